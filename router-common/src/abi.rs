@@ -1,0 +1,366 @@
+//! The tables as bytes: what the agent writes and the XDP program reads.
+//!
+//! Every type is made of fixed-width integers and byte arrays, has explicit padding and an asserted
+//! size. Integers are in host byte order (writer and reader share the machine); addresses, names and
+//! record pieces are in network order because they go on the wire as they are.
+//!
+//! The tables come in two **halves**, one per generation: the agent fills the half that is not
+//! active and flips [`Control`]. Indices inside the tables are relative to the start of their half;
+//! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
+
+/// Version of everything in this file. An agent adopts pinned maps only when it is equal.
+pub const ABI_VERSION: u32 = 1;
+
+/// Names of the maps in the BPF object and under the pin directory.
+pub mod map {
+    /// Array of one `u64`: [`super::Control`]. Mmapable.
+    pub const CONTROL: &str = "CONTROL";
+    /// Array of two [`super::Generation`]. Mmapable.
+    pub const GENERATIONS: &str = "GENERATIONS";
+    /// Array of [`super::Owner`], both halves. Mmapable.
+    pub const OWNERS: &str = "OWNERS";
+    /// Array of `u64` words, four regions (`u16`) each, both halves. Mmapable.
+    pub const REGIONS: &str = "REGIONS";
+    /// Array of `u64`: [`super::Answer`], both halves. Mmapable.
+    pub const ANSWERS: &str = "ANSWERS";
+    /// Array of [`super::Cell`], both halves. Mmapable.
+    pub const CELLS: &str = "CELLS";
+    /// Array of [`super::Line`], both halves: long names and long record pieces. Mmapable.
+    pub const LINES: &str = "LINES";
+    /// Array of two LPM tries (one per half), IPv4 address to [`super::LocationEntry`].
+    pub const LOCATIONS_IPV4: &str = "LOCATIONS_IPV4";
+    /// Array of two LPM tries (one per half), IPv6 address to [`super::LocationEntry`].
+    pub const LOCATIONS_IPV6: &str = "LOCATIONS_IPV6";
+    /// Per-CPU array of `u64`, indexed by [`crate::counter::Counter`].
+    pub const COUNTERS: &str = "COUNTERS";
+    /// Per-CPU scratch space of the program.
+    pub const SCRATCH: &str = "SCRATCH";
+}
+
+/// Halves of every table.
+pub const HALVES: usize = 2;
+/// Service addresses per family that the fast path can answer for.
+pub const MAX_ADDRESSES: usize = 16;
+/// VLAN ids that the fast path can answer on.
+pub const MAX_VLANS: usize = 16;
+/// Interfaces that share one set of maps.
+pub const MAX_INTERFACES: usize = 8;
+/// Octets of a longest name in wire form (RFC 1035 §2.3.4).
+pub const MAX_NAME: usize = 255;
+/// Words of 8 octets that hold a longest name.
+pub const NAME_WORDS: usize = 32;
+/// Octets of a name that fit into its [`Owner`].
+pub const INLINE_NAME: usize = 40;
+/// Octets of a record piece that fit into its [`Cell`].
+pub const INLINE_PIECE: usize = 48;
+/// Octets of a [`Line`].
+pub const LINE: usize = 64;
+/// Octets of the longest record piece the fast path writes; longer answers pass to userspace.
+pub const MAX_PIECE: usize = 1024;
+/// Slots of the owner table that are probed at most, from the hashed one on. The compiler grows or
+/// re-seeds the table until every name is within reach.
+pub const MAX_PROBES: usize = 8;
+/// Slot index, partition or wildcard that means "none".
+pub const NONE: u32 = u32::MAX;
+/// Capacity of a half is `mask + 1`, a power of two, at least this (so that a probe never wraps oddly).
+pub const MIN_OWNERS: u32 = 16;
+
+/// The control word: one aligned `u64`, read once per packet, flipped with one atomic store.
+///
+/// Bits 0..8 the active half, bits 8..32 flags, bits 32..64 the lease's deadline in units of
+/// 2³⁰ ns (about 1.07 s) of `CLOCK_MONOTONIC` (`bpf_ktime_get_coarse_ns`, Linux 5.11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub struct Control(pub u64);
+
+impl Control {
+    /// Tables are there; without it every packet passes.
+    pub const READY: u32 = 1;
+    /// When the lease has lapsed: pass instead of serve.
+    pub const STALE_PASS: u32 = 2;
+
+    /// Packs the active half (0 or 1), flags (24 bits) and the deadline.
+    pub const fn new(half: u8, flags: u32, deadline: u32) -> Self {
+        Self(half as u64 | ((flags as u64 & 0xff_ffff) << 8) | ((deadline as u64) << 32))
+    }
+    /// The active half.
+    pub const fn half(self) -> u8 {
+        self.0 as u8
+    }
+    /// The flags.
+    pub const fn flags(self) -> u32 {
+        ((self.0 >> 8) & 0xff_ffff) as u32
+    }
+    /// The deadline, in units of 2³⁰ ns.
+    pub const fn deadline(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+    /// A time of the clock in the deadline's unit.
+    pub const fn tick(monotonic_nanoseconds: u64) -> u32 {
+        (monotonic_nanoseconds >> 30) as u32
+    }
+}
+
+/// A network interface the program answers on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Interface {
+    /// `ifindex` of the kernel; 0 = unused.
+    pub index: u32,
+    /// Its hardware address: frames to another one pass.
+    pub mac: [u8; 6],
+    /// Zero.
+    pub pad: [u8; 2],
+}
+
+/// What is fixed for one generation: bases of its half, hash key, and where we answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Generation {
+    /// Key of [`crate::lookup::hash_name`].
+    pub seed: [u64; 2],
+    /// Serial number of the generation, for people; grows by one with each reload.
+    pub serial: u64,
+    /// First slot of this half in OWNERS.
+    pub owners: u32,
+    /// Slots of this half minus one; slots are a power of two.
+    pub owner_mask: u32,
+    /// First *region* (not word) of this half in REGIONS; a multiple of four.
+    pub regions: u32,
+    /// First answer of this half in ANSWERS.
+    pub answers: u32,
+    /// First cell of this half in CELLS.
+    pub cells: u32,
+    /// First line of this half in LINES.
+    pub lines: u32,
+    /// Largest UDP payload we send, 512..=1232.
+    pub edns_size: u16,
+    /// [`Generation::PASS_COOKIE`] and others.
+    pub flags: u16,
+    /// Entries used in `ipv4`.
+    pub ipv4_count: u8,
+    /// Entries used in `ipv6`.
+    pub ipv6_count: u8,
+    /// Entries used in `vlans`.
+    pub vlan_count: u8,
+    /// Entries used in `interfaces`.
+    pub interface_count: u8,
+    /// IPv4 service addresses, network order.
+    pub ipv4: [[u8; 4]; MAX_ADDRESSES],
+    /// IPv6 service addresses.
+    pub ipv6: [[u8; 16]; MAX_ADDRESSES],
+    /// VLAN ids (host order) answered on, besides untagged frames.
+    pub vlans: [u16; MAX_VLANS],
+    /// Interfaces answered on.
+    pub interfaces: [Interface; MAX_INTERFACES],
+}
+
+impl Generation {
+    /// Queries with a COOKIE option (RFC 7873) pass.
+    pub const PASS_COOKIE: u16 = 1;
+    /// Queries with an NSID option (RFC 5001) pass.
+    pub const PASS_NSID: u16 = 2;
+}
+
+/// An owner name: one cache line, found by hash and confirmed by comparing the name itself.
+///
+/// Slots are probed from `hash & owner_mask` on, at most [`MAX_PROBES`], wrapping inside the half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct Owner {
+    /// Keyed hash of the folded name.
+    pub hash: u64,
+    /// First answer of the name's block: `first_answer + 2 * region + (1 for AAAA)`.
+    pub first_answer: u32,
+    /// First region of the name's partition (`partition + location`), or [`NONE`]: the client does
+    /// not matter, the region is 0 and no location is looked up.
+    pub partition: u32,
+    /// Slot of the wildcard `*.name`, or [`NONE`].
+    pub wildcard: u32,
+    /// Octets of the name in wire form with the root; 0 = empty slot.
+    pub name_len: u8,
+    /// Octets of the zone's name in wire form; the zone stands at `name_len - zone_len` in the name.
+    pub zone_len: u8,
+    /// [`Owner::PASS`] and others.
+    pub flags: u16,
+    /// The folded name padded with zeros when it fits; else the index of its first [`Line`] in the
+    /// first four octets (host order).
+    pub name: [u8; INLINE_NAME],
+}
+
+impl Owner {
+    /// The name exists but is not ours to answer here (static data, zone cut): pass.
+    pub const PASS: u16 = 1;
+    /// The profile ignores ECS: the source address decides, scope 0.
+    pub const ECS_OFF: u16 = 2;
+    /// An empty slot.
+    pub const EMPTY: Self = Self {
+        hash: 0,
+        first_answer: 0,
+        partition: NONE,
+        wildcard: NONE,
+        name_len: 0,
+        zone_len: 0,
+        flags: 0,
+        name: [0; INLINE_NAME],
+    };
+}
+
+/// How a cell of an answer is picked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// By one random number, through the alias table (Vose 1991).
+    Random,
+    /// By a hash of the masked client subnet (/24, /56); every cell equally likely.
+    Hashed,
+}
+
+/// One entry of ANSWERS: which cells, and how to pick one. Flipped with one atomic store.
+///
+/// Bits 0..32 first cell (relative to the half), bits 32..48 number of cells (0 = nothing here: pass),
+/// bits 48..52 the [`Pick`], bits 52..64 the salt of a hashed pick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub struct Answer(pub u64);
+
+impl Answer {
+    /// Packs an answer; `salt` has 12 bits.
+    pub const fn new(first_cell: u32, cells: u16, pick: Pick, salt: u16) -> Self {
+        let pick = match pick {
+            Pick::Random => 0u64,
+            Pick::Hashed => 1,
+        };
+        Self(first_cell as u64 | ((cells as u64) << 32) | (pick << 48) | (((salt & 0xfff) as u64) << 52))
+    }
+    /// First cell, relative to the half.
+    pub const fn first_cell(self) -> u32 {
+        self.0 as u32
+    }
+    /// Number of cells.
+    pub const fn cells(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+    /// How to pick.
+    pub const fn pick(self) -> Pick {
+        if (self.0 >> 48) & 0xf == 1 { Pick::Hashed } else { Pick::Random }
+    }
+    /// Salt of a hashed pick.
+    pub const fn salt(self) -> u16 {
+        (self.0 >> 52) as u16
+    }
+}
+
+/// A ready-made piece of answer, one cache line, with its place in the alias table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct Cell {
+    /// This cell is taken when the low 32 bits of `random * cells` are below; else the alias is.
+    /// 0 with `alias` = this cell's own index means "always this one".
+    pub threshold: u32,
+    /// The other cell, relative to the answer's first.
+    pub alias: u16,
+    /// One's-complement sum of the piece, as big-endian 16-bit words from an even offset, in host
+    /// order, folded.
+    pub sum: u16,
+    /// Octets of the piece, 0..=[`MAX_PIECE`].
+    pub len: u16,
+    /// [`Cell::RECORDS`] and others.
+    pub kind: u8,
+    /// ANCOUNT of the reply.
+    pub ancount: u8,
+    /// NSCOUNT of the reply.
+    pub nscount: u8,
+    /// Zero.
+    pub pad: [u8; 3],
+    /// The piece when it fits; else the index of its first [`Line`] (relative to the half) in the
+    /// first four octets (host order). For [`Cell::FURTHER`] an [`Answer`] in the first eight.
+    pub piece: [u8; INLINE_PIECE],
+}
+
+impl Cell {
+    /// Records for the answer section; the owner is the pointer `C0 0C`.
+    pub const RECORDS: u8 = 0;
+    /// NODATA: one SOA for the authority section. Its first two octets (the owner) are zero in the
+    /// piece and become the pointer to the zone inside QNAME. Scope is 0.
+    pub const NODATA: u8 = 1;
+    /// Not an answer: pick again in the answer held by `piece`.
+    pub const FURTHER: u8 = 2;
+    /// This share cannot be answered in the fast path: pass.
+    pub const PASS: u8 = 3;
+    /// Nothing: passes.
+    pub const EMPTY: Self = Self {
+        threshold: 0,
+        alias: 0,
+        sum: 0,
+        len: 0,
+        kind: Self::PASS,
+        ancount: 0,
+        nscount: 0,
+        pad: [0; 3],
+        piece: [0; INLINE_PIECE],
+    };
+}
+
+/// How many answers may be followed through [`Cell::FURTHER`]; what is nested deeper is compiled to
+/// [`Cell::PASS`].
+pub const MAX_PICKS: usize = 4;
+
+/// 64 octets of a long name or a long piece; consecutive lines follow one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct Line(pub [u8; LINE]);
+
+/// What a location trie holds for one prefix. Prefixes are disjoint and cover the whole family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct LocationEntry {
+    /// Location id: the index into every partition.
+    pub location: u32,
+    /// Length of the entry's own prefix, which is the valid ECS scope.
+    pub scope: u8,
+    /// [`LocationEntry::SPECIAL`].
+    pub flags: u8,
+    /// Zero.
+    pub pad: [u8; 2],
+}
+
+impl LocationEntry {
+    /// A private or otherwise special block that no table mentions (RFC 7871 §10): when the address
+    /// came from ECS, the source address decides and the scope is this entry's.
+    pub const SPECIAL: u8 = 1;
+}
+
+/// Key of an IPv4 location trie (`struct bpf_lpm_trie_key`): prefix length in bits, address in
+/// network order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct LocationKey4 {
+    /// 0..=32.
+    pub prefix_len: u32,
+    /// The address.
+    pub address: [u8; 4],
+}
+
+/// Key of an IPv6 location trie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct LocationKey6 {
+    /// 0..=128.
+    pub prefix_len: u32,
+    /// The address.
+    pub address: [u8; 16],
+}
+
+const _: () = {
+    assert!(size_of::<Owner>() == 64);
+    assert!(size_of::<Cell>() == 64);
+    assert!(size_of::<Line>() == 64);
+    assert!(size_of::<LocationEntry>() == 8);
+    assert!(size_of::<LocationKey4>() == 8);
+    assert!(size_of::<LocationKey6>() == 20);
+    assert!(size_of::<Interface>() == 12);
+    assert!(size_of::<Generation>() == 16 + 8 + 24 + 4 + 4 + 64 + 256 + 32 + 96);
+    assert!(core::mem::offset_of!(Owner, name) == 24);
+    assert!(core::mem::offset_of!(Cell, piece) == 16);
+    assert!(size_of::<Generation>() % 8 == 0);
+};

@@ -1,0 +1,409 @@
+//! Query to answer, over any memory that holds the tables: the kernel's maps, or the agent's image.
+//!
+//! Three steps, each usable by itself: [`find_owner`], [`locate`], [`pick`]; [`lookup`] is all three.
+//! No step allocates, panics or loops without a bound.
+
+use crate::abi::{
+    Answer, Cell, Generation, INLINE_NAME, LINE, Line, LocationEntry, MAX_PICKS, MAX_PROBES, NAME_WORDS,
+    NONE, Owner, Pick,
+};
+
+/// A client address: IPv4 in the first four octets, or IPv6. Network order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Client {
+    /// 4 or 6.
+    pub family: u8,
+    /// The address; octets beyond the family's are zero.
+    pub octets: [u8; 16],
+}
+
+/// Octets of `::ffff:0:0/96` before the IPv4 address.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+/// Octets of the NAT64 prefix `64:ff9b::/96` (RFC 6052).
+const NAT64: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+
+impl Client {
+    /// An IPv4 client.
+    pub const fn ipv4(address: [u8; 4]) -> Self {
+        let mut octets = [0; 16];
+        octets[0] = address[0];
+        octets[1] = address[1];
+        octets[2] = address[2];
+        octets[3] = address[3];
+        Self { family: 4, octets }
+    }
+
+    /// An IPv6 client, as it is (not folded).
+    pub const fn ipv6(octets: [u8; 16]) -> Self {
+        Self { family: 6, octets }
+    }
+
+    /// Folds a v4-mapped or NAT64 address, of which `known` bits are given, to the IPv4 address in it.
+    /// Returns the client and the bits to add to a scope (96 when folded, else 0).
+    #[inline(always)]
+    pub fn fold(self, known: u8) -> (Self, u8) {
+        if self.family != 6 || known < 96 {
+            return (self, 0);
+        }
+        let o = &self.octets;
+        let head = [o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8], o[9], o[10], o[11]];
+        if head == MAPPED || head == NAT64 {
+            return (Self::ipv4([o[12], o[13], o[14], o[15]]), 96);
+        }
+        (self, 0)
+    }
+}
+
+/// What a look-up needs to know of a query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// QNAME in wire form, folded, as little-endian words; zero beyond its end.
+    pub name: [u64; NAME_WORDS],
+    /// Octets of QNAME with the root, 1..=255.
+    pub name_len: u32,
+    /// AAAA instead of A.
+    pub aaaa: bool,
+    /// Source address of the packet.
+    pub source: Client,
+    /// Whether `ecs` is there and usable: family 1 or 2 and SOURCE PREFIX-LENGTH above 0.
+    pub has_ecs: bool,
+    /// SOURCE PREFIX-LENGTH.
+    pub ecs_len: u8,
+    /// The client subnet's address.
+    pub ecs: Client,
+}
+
+/// Why there is no answer here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// No such owner name in the tables.
+    UnknownName,
+    /// The name is there but left to userspace ([`Owner::PASS`]).
+    Deferred,
+    /// The picked share is left to userspace ([`Cell::PASS`], or nested too deep).
+    DeferredShare,
+    /// An index led nowhere: the tables are broken or not filled.
+    Broken,
+}
+
+/// A picked answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'t> {
+    /// The piece to write.
+    pub cell: &'t Cell,
+    /// SCOPE PREFIX-LENGTH for the ECS option of the reply.
+    pub scope: u8,
+    /// Octets of the zone's name: the zone stands at `name_len - zone_len` inside QNAME.
+    pub zone_len: u8,
+}
+
+/// Where the tables are. Indices are absolute (base of the half already added).
+pub trait Tables {
+    /// An owner slot.
+    fn owner(&self, slot: u32) -> Option<&Owner>;
+    /// Four regions; the first is number `4 * word`.
+    fn region_word(&self, word: u32) -> Option<u64>;
+    /// An answer.
+    fn answer(&self, index: u32) -> Option<Answer>;
+    /// A cell.
+    fn cell(&self, index: u32) -> Option<&Cell>;
+    /// A line.
+    fn line(&self, index: u32) -> Option<&Line>;
+    /// The location of an address that was folded before, in the half looked at.
+    fn location(&self, client: &Client) -> Option<LocationEntry>;
+    /// A uniform random number.
+    fn random(&self) -> u32;
+}
+
+/// Folds ASCII upper case in eight octets at once (RFC 4343 §3); other octets stay. Length octets are
+/// at most 63, below `A`, and stay too.
+#[inline(always)]
+pub const fn fold_case(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let low = word & (0x7f * ONES);
+    let at_least_a = low + ONES * (0x80 - b'A' as u64);
+    let beyond_z = low + ONES * (0x7f - b'Z' as u64);
+    let upper = at_least_a & !beyond_z & !word & (0x80 * ONES);
+    word | (upper >> 2)
+}
+
+/// Keyed hash of a folded name: `words` of [`Query::name`], the last one padded with zeros.
+#[inline(always)]
+pub fn hash_step(state: u64, word: u64) -> u64 {
+    let mixed = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+/// Finishes [`hash_step`].
+#[inline(always)]
+pub fn hash_end(state: u64, key: u64, name_len: u32) -> u64 {
+    let mixed = (state ^ key ^ name_len as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 29)
+}
+
+/// Hash of a whole name under a generation's seed.
+#[inline(always)]
+pub fn hash_name(seed: &[u64; 2], name: &[u64; NAME_WORDS], name_len: u32) -> u64 {
+    let mut state = seed[0];
+    let mut i = 0;
+    while i < NAME_WORDS && (i as u32) * 8 < name_len {
+        state = hash_step(state, name[i]);
+        i += 1;
+    }
+    hash_end(state, seed[1], name_len)
+}
+
+/// Hash that shares clients evenly: the folded client masked to /24 or /56, and the answer's salt.
+/// Returns 32 uniform bits.
+#[inline(always)]
+pub fn hash_client(client: &Client, salt: u16) -> u32 {
+    let o = &client.octets;
+    let word = if client.family == 4 {
+        u64::from_be_bytes([4, 0, 0, 0, 0, o[0], o[1], o[2]])
+    } else {
+        u64::from_be_bytes([6, o[0], o[1], o[2], o[3], o[4], o[5], o[6]])
+    };
+    let state = hash_step(hash_step(0x5851_f42d_4c95_7f2d ^ salt as u64, word), salt as u64);
+    (hash_step(state, word) >> 32) as u32
+}
+
+/// Bits of the client subnet that [`hash_client`] looks at.
+#[inline(always)]
+pub const fn hashed_bits(family: u8) -> u8 {
+    if family == 4 { 24 } else { 56 }
+}
+
+/// Which of `count` cells a hash or a random number chooses, and the 32 bits left for the threshold.
+#[inline(always)]
+pub const fn scale(number: u32, count: u16) -> (u32, u32) {
+    let product = number as u64 * count as u64;
+    ((product >> 32) as u32, product as u32)
+}
+
+/// Compares a query's name with an owner's.
+#[inline(always)]
+fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, query: &Query) -> bool {
+    if owner.name_len as u32 != query.name_len {
+        return false;
+    }
+    if owner.name_len as usize <= INLINE_NAME {
+        let mut i = 0;
+        while i < INLINE_NAME / 8 {
+            if word_at(&owner.name, i) != query.name[i] {
+                return false;
+            }
+            i += 1;
+        }
+        return true;
+    }
+    let first = word_at(&owner.name, 0) as u32;
+    let mut line = 0;
+    while line < NAME_WORDS * 8 / LINE {
+        if line * LINE >= owner.name_len as usize {
+            break;
+        }
+        let Some(held) = tables.line(generation.lines.wrapping_add(first).wrapping_add(line as u32)) else {
+            return false;
+        };
+        let mut i = 0;
+        while i < LINE / 8 {
+            if word_at(&held.0, i) != query.name[line * (LINE / 8) + i] {
+                return false;
+            }
+            i += 1;
+        }
+        line += 1;
+    }
+    true
+}
+
+/// Little-endian word `i` of some octets; the caller keeps `8 * i + 8` within them.
+#[inline(always)]
+fn word_at<const N: usize>(octets: &[u8; N], i: usize) -> u64 {
+    let at = i * 8;
+    u64::from_le_bytes([
+        octets[at],
+        octets[at + 1],
+        octets[at + 2],
+        octets[at + 3],
+        octets[at + 4],
+        octets[at + 5],
+        octets[at + 6],
+        octets[at + 7],
+    ])
+}
+
+/// Finds the owner that is exactly the query's name.
+#[inline(always)]
+pub fn find_owner<'t, T: Tables>(
+    tables: &'t T,
+    generation: &Generation,
+    query: &Query,
+    hash: u64,
+) -> Result<&'t Owner, Miss> {
+    let mut probe = 0;
+    while probe < MAX_PROBES as u32 {
+        let slot = (hash as u32).wrapping_add(probe) & generation.owner_mask;
+        let owner = tables.owner(generation.owners.wrapping_add(slot)).ok_or(Miss::Broken)?;
+        if owner.name_len == 0 {
+            return Err(Miss::UnknownName);
+        }
+        if owner.hash == hash && same_name(tables, generation, owner, query) {
+            if owner.flags & Owner::PASS != 0 {
+                return Err(Miss::Deferred);
+            }
+            return Ok(owner);
+        }
+        probe += 1;
+    }
+    Err(Miss::UnknownName)
+}
+
+/// The client that decides, its region in the owner's partition, and the scope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Located {
+    /// Region, 0 in the trivial partition.
+    pub region: u16,
+    /// Scope so far.
+    pub scope: u8,
+    /// Bits to add when the hashed length becomes the scope (96 when folded from IPv6).
+    pub folded: u8,
+    /// Whether ECS decided; else the scope goes unused.
+    pub by_ecs: bool,
+    /// The deciding client, folded.
+    pub client: Client,
+}
+
+/// Finds the region of a query's client.
+#[inline(always)]
+pub fn locate<T: Tables>(
+    tables: &T,
+    generation: &Generation,
+    owner: &Owner,
+    query: &Query,
+) -> Result<Located, Miss> {
+    let by_ecs = query.has_ecs && owner.flags & Owner::ECS_OFF == 0;
+    let (client, folded) = if by_ecs { query.ecs.fold(query.ecs_len) } else { query.source.fold(128) };
+    let mut located = Located { region: 0, scope: 0, folded, by_ecs, client };
+    if owner.partition == NONE {
+        return Ok(located);
+    }
+    let mut entry = tables.location(&located.client).ok_or(Miss::Broken)?;
+    if by_ecs {
+        located.scope = entry.scope.saturating_add(folded);
+        if entry.flags & LocationEntry::SPECIAL != 0 {
+            located.by_ecs = false;
+            located.client = query.source.fold(128).0;
+            entry = tables.location(&located.client).ok_or(Miss::Broken)?;
+        }
+    }
+    let at = generation.regions.wrapping_add(owner.partition).wrapping_add(entry.location);
+    let word = tables.region_word(at >> 2).ok_or(Miss::Broken)?;
+    located.region = (word >> ((at & 3) * 16)) as u16;
+    Ok(located)
+}
+
+/// Picks a cell of the block's answer for this region and type.
+#[inline(always)]
+pub fn pick<'t, T: Tables>(
+    tables: &'t T,
+    generation: &Generation,
+    owner: &Owner,
+    located: &Located,
+    aaaa: bool,
+) -> Result<Hit<'t>, Miss> {
+    let index = owner.first_answer.wrapping_add(2 * located.region as u32).wrapping_add(aaaa as u32);
+    let mut answer = tables.answer(generation.answers.wrapping_add(index)).ok_or(Miss::Broken)?;
+    let mut scope = located.scope;
+    let mut picks = 0;
+    while picks < MAX_PICKS {
+        let cells = answer.cells();
+        if cells == 0 {
+            return Err(Miss::Broken);
+        }
+        let base = generation.cells.wrapping_add(answer.first_cell());
+        let cell = match answer.pick() {
+            Pick::Random => {
+                let (at, rest) = if cells == 1 { (0, 0) } else { scale(tables.random(), cells) };
+                let cell = tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?;
+                if cells == 1 || rest < cell.threshold || cell.alias as u32 == at {
+                    cell
+                } else {
+                    tables.cell(base.wrapping_add(cell.alias as u32)).ok_or(Miss::Broken)?
+                }
+            }
+            Pick::Hashed => {
+                if located.by_ecs {
+                    let hashed = hashed_bits(located.client.family) + located.folded;
+                    if hashed > scope {
+                        scope = hashed;
+                    }
+                }
+                let (at, _) = scale(hash_client(&located.client, answer.salt()), cells);
+                tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?
+            }
+        };
+        match cell.kind {
+            Cell::RECORDS => return Ok(Hit { cell, scope, zone_len: owner.zone_len }),
+            Cell::NODATA => return Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
+            Cell::FURTHER => answer = Answer(word_at(&cell.piece, 0)),
+            _ => return Err(Miss::DeferredShare),
+        }
+        picks += 1;
+    }
+    Err(Miss::DeferredShare)
+}
+
+/// The whole way from query to piece.
+#[inline(always)]
+pub fn lookup<'t, T: Tables>(
+    tables: &'t T,
+    generation: &Generation,
+    query: &Query,
+    hash: u64,
+) -> Result<Hit<'t>, Miss> {
+    let owner = find_owner(tables, generation, query, hash)?;
+    let located = locate(tables, generation, owner, query)?;
+    pick(tables, generation, owner, &located, query.aaaa)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_is_folded_like_ascii_in_every_octet() {
+        for byte in 0..=255u8 {
+            for lane in 0..8 {
+                let mut octets = [0xc1, b'A', b'z', b'[', 0x3f, b'@', 0xda, b'Z'];
+                octets[lane] = byte;
+                let folded = fold_case(u64::from_le_bytes(octets)).to_le_bytes();
+                assert_eq!(folded, octets.map(|b| b.to_ascii_lowercase()), "byte {byte:#x} in lane {lane}");
+            }
+        }
+    }
+
+    #[test]
+    fn mapped_and_nat64_clients_fold_only_when_96_bits_are_known() {
+        let mapped = Client::ipv6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 7]);
+        assert_eq!(mapped.fold(128), (Client::ipv4([198, 51, 100, 7]), 96));
+        assert_eq!(mapped.fold(95), (mapped, 0));
+        let nat64 = Client::ipv6([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
+        assert_eq!(nat64.fold(96), (Client::ipv4([192, 0, 2, 1]), 96));
+        let plain = Client::ipv6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(plain.fold(128), (plain, 0));
+    }
+
+    #[test]
+    fn a_client_hash_ignores_what_the_mask_hides() {
+        let salt = 77;
+        assert_eq!(
+            hash_client(&Client::ipv4([10, 1, 2, 3]), salt),
+            hash_client(&Client::ipv4([10, 1, 2, 255]), salt)
+        );
+        assert_ne!(
+            hash_client(&Client::ipv4([10, 1, 2, 3]), salt),
+            hash_client(&Client::ipv4([10, 1, 3, 3]), salt)
+        );
+    }
+}

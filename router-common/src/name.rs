@@ -1,0 +1,283 @@
+//! Domain names in wire form, folded to lower case.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// A domain name: uncompressed wire form (RFC 1035 §3.1) with the root label, ASCII letters folded to
+/// lower case (RFC 4343), 1..=255 octets. Ordered canonically (RFC 4034 §6.1), so that everything
+/// below a name follows it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Name(Box<[u8]>);
+
+/// Why a text or octets are not a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameError {
+    /// An empty label, as in `a..b` or an empty text.
+    EmptyLabel,
+    /// A label of more than 63 octets.
+    LongLabel,
+    /// More than 255 octets in all.
+    LongName,
+    /// A `\` that no character or three digits up to 255 follow.
+    BadEscape,
+    /// Octets that are not one whole uncompressed name.
+    BadWire,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EmptyLabel => "an empty label",
+            Self::LongLabel => "a label of more than 63 octets",
+            Self::LongName => "more than 255 octets in all",
+            Self::BadEscape => "a bad escape (allowed: \\X and \\DDD)",
+            Self::BadWire => "not an uncompressed name in wire form",
+        })
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl Name {
+    /// The root.
+    pub fn root() -> Self {
+        Self(Box::new([0]))
+    }
+
+    /// Takes one whole name in wire form (root label included, no pointers) and folds it.
+    pub fn from_wire(octets: &[u8]) -> Result<Self, NameError> {
+        if octets.len() > 255 {
+            return Err(NameError::LongName);
+        }
+        let mut at = 0;
+        loop {
+            match octets.get(at) {
+                Some(0) if at + 1 == octets.len() => break,
+                Some(&len @ 1..=63) => at += 1 + usize::from(len),
+                _ => return Err(NameError::BadWire),
+            }
+        }
+        Ok(Self(octets.to_ascii_lowercase().into_boxed_slice()))
+    }
+
+    /// The wire form, folded, with the root label.
+    pub fn as_wire(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The labels from the left, without the root.
+    pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest: &[u8] = &self.0;
+        std::iter::from_fn(move || {
+            let len = usize::from(*rest.first()?);
+            if len == 0 {
+                return None;
+            }
+            let label = rest.get(1..=len)?;
+            rest = &rest[1 + len..];
+            Some(label)
+        })
+    }
+
+    /// The name without its first label; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        match self.0[0] {
+            0 => None,
+            len => Some(Self(self.0[1 + usize::from(len)..].into())),
+        }
+    }
+
+    /// `*.self`; an error when that would be too long.
+    pub fn wildcard_child(&self) -> Result<Self, NameError> {
+        let mut octets = vec![1, b'*'];
+        octets.extend_from_slice(&self.0);
+        Self::from_wire(&octets)
+    }
+
+    /// Whether the first label is `*`.
+    pub fn is_wildcard(&self) -> bool {
+        self.0.starts_with(&[1, b'*'])
+    }
+
+    /// Whether this name is `other` or below it.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let mut at = 0;
+        while self.0.len() - at >= other.0.len() {
+            if self.0[at..] == *other.0 {
+                return true;
+            }
+            at += 1 + usize::from(self.0[at]);
+        }
+        false
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    /// Presentation form (RFC 1035 §5.1), always taken as absolute; a final dot may be missing.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text == "." {
+            return Ok(Self::root());
+        }
+        let mut octets = Vec::with_capacity(text.len() + 2);
+        let mut label = Vec::new();
+        let mut bytes = text.bytes().peekable();
+        let mut finish = |label: &mut Vec<u8>| {
+            match label.len() {
+                0 => return Err(NameError::EmptyLabel),
+                64.. => return Err(NameError::LongLabel),
+                len => octets.push(len as u8),
+            }
+            octets.append(label);
+            Ok(())
+        };
+        if bytes.peek().is_none() {
+            return Err(NameError::EmptyLabel);
+        }
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'.' => finish(&mut label)?,
+                b'\\' => {
+                    let next = bytes.next().ok_or(NameError::BadEscape)?;
+                    if next.is_ascii_digit() {
+                        let mut value = u32::from(next - b'0');
+                        for _ in 0..2 {
+                            let digit =
+                                bytes.next().filter(u8::is_ascii_digit).ok_or(NameError::BadEscape)?;
+                            value = value * 10 + u32::from(digit - b'0');
+                        }
+                        label.push(u8::try_from(value).map_err(|_| NameError::BadEscape)?);
+                    } else {
+                        label.push(next);
+                    }
+                }
+                other => label.push(other),
+            }
+        }
+        if !label.is_empty() {
+            finish(&mut label)?;
+        }
+        octets.push(0);
+        Self::from_wire(&octets)
+    }
+}
+
+impl fmt::Display for Name {
+    /// Presentation form with the final dot.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0[0] == 0 {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for &byte in label {
+                match byte {
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", byte as char)?
+                    }
+                    0x21..=0x7e => write!(f, "{}", byte as char)?,
+                    _ => write!(f, "\\{byte:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let mine: Vec<&[u8]> = self.labels().collect();
+        let theirs: Vec<&[u8]> = other.labels().collect();
+        mine.iter().rev().cmp(theirs.iter().rev())
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn texts_and_back() {
+        for (text, shown) in [
+            (".", "."),
+            ("WWW.Example", "www.example."),
+            ("*.a.b.", "*.a.b."),
+            ("a\\.b.c", "a\\.b.c."),
+            ("\\000\\255.x", "\\000\\255.x."),
+        ] {
+            assert_eq!(name(text).to_string(), shown);
+            assert_eq!(name(shown), name(text));
+        }
+    }
+
+    #[test]
+    fn refuses() {
+        assert_eq!("".parse::<Name>(), Err(NameError::EmptyLabel));
+        assert_eq!("a..b".parse::<Name>(), Err(NameError::EmptyLabel));
+        assert_eq!(".a".parse::<Name>(), Err(NameError::EmptyLabel));
+        assert_eq!("a".repeat(64).parse::<Name>(), Err(NameError::LongLabel));
+        assert_eq!("abcdefg.".repeat(32).parse::<Name>(), Err(NameError::LongName));
+        assert_eq!("a\\".parse::<Name>(), Err(NameError::BadEscape));
+        assert_eq!("a\\299".parse::<Name>(), Err(NameError::BadEscape));
+        assert_eq!(Name::from_wire(&[1, b'a']), Err(NameError::BadWire));
+        assert_eq!(Name::from_wire(&[0xc0, 12]), Err(NameError::BadWire));
+        assert_eq!(Name::from_wire(&[0, 0]), Err(NameError::BadWire));
+        assert_eq!(Name::from_wire(&[]), Err(NameError::BadWire));
+    }
+
+    #[test]
+    fn within_is_by_label() {
+        assert!(name("a.example.test").is_within(&name("example.test")));
+        assert!(name("example.test").is_within(&name("example.test")));
+        assert!(!name("xexample.test").is_within(&name("example.test")));
+        assert!(name("x").is_within(&Name::root()));
+    }
+
+    #[test]
+    fn canonical_order_keeps_subtrees_together() {
+        // RFC 4034 §6.1
+        let mut names: Vec<Name> = [
+            "z.example",
+            "*.z.example",
+            "example",
+            "a.example",
+            "yljkjljk.a.example",
+            "\\200.z.example",
+            "zabc.a.example",
+        ]
+        .map(name)
+        .into();
+        names.sort();
+        let shown: Vec<String> = names.iter().map(Name::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "example.",
+                "a.example.",
+                "yljkjljk.a.example.",
+                "zabc.a.example.",
+                "z.example.",
+                "*.z.example.",
+                "\\200.z.example."
+            ]
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! The `[server]` part of the configuration: where and how the agent runs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How the XDP program is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XdpMode {
+    /// Native, else generic; and say which.
+    #[default]
+    Auto,
+    /// In the driver, or fail.
+    Native,
+    /// In the stack, for drivers without XDP.
+    Generic,
+}
+
+/// What the fast path does when the agent is gone and the lease has lapsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stale {
+    /// Goes on answering.
+    #[default]
+    Serve,
+    /// Passes everything up.
+    Pass,
+}
+
+/// The `[server]` table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Interfaces that the XDP program is attached to; none = userspace server only.
+    pub interfaces: Vec<String>,
+    /// How it is attached.
+    pub xdp_mode: XdpMode,
+    /// Addresses of the userspace server, and the only destinations the fast path answers for.
+    pub listen: Vec<SocketAddr>,
+    /// VLAN ids, 1..=4094, that the fast path answers on besides untagged frames.
+    pub vlans: Vec<u16>,
+    /// What happens when the agent is gone.
+    pub stale: Stale,
+    /// The control socket.
+    pub control: PathBuf,
+    /// Address of metrics and status page.
+    pub http: Option<SocketAddr>,
+    /// Where state is kept.
+    pub state_dir: PathBuf,
+    /// Largest UDP payload sent, 512..=1232.
+    pub edns_size: u16,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            xdp_mode: XdpMode::default(),
+            listen: Vec::new(),
+            vlans: Vec::new(),
+            stale: Stale::default(),
+            control: PathBuf::from("/run/xroute/control.sock"),
+            http: None,
+            state_dir: PathBuf::from("/var/lib/xroute"),
+            edns_size: 1232,
+        }
+    }
+}
