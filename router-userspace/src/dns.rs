@@ -18,6 +18,9 @@ mod server;
 mod tcp;
 mod udp;
 
+#[cfg(test)]
+mod tests;
+
 use answer::Answer;
 use query::Query;
 pub use server::{Limits, Server, serve, serve_within};

@@ -19,10 +19,9 @@ const TYPE_NXNAME: u16 = 128;
 const TYPE_IXFR: u16 = 251;
 const TYPE_AXFR: u16 = 252;
 
-/// Response codes that we send.
+/// Response codes that we send, by the registry's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the names are the registry's")]
-pub enum Rcode {
+pub(super) enum Rcode {
     NoError = 0,
     FormErr = 1,
     NxDomain = 3,

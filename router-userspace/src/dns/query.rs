@@ -11,7 +11,6 @@ const HEADER: usize = 12;
 /// Longest name, root label included (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 255;
 
-const TYPE_SIG: u16 = 24;
 const TYPE_OPT: u16 = 41;
 const TYPE_TSIG: u16 = 250;
 
@@ -95,30 +94,26 @@ impl<'q> Query<'q> {
                 reader.question().ok_or(Fault::Format)?;
             }
         }
+        let mut broken = questions != 1;
         for _ in 0..u32::from(answers) + u32::from(authorities) {
             let record = self.read_record(reader)?;
-            if matches!(record.rtype, TYPE_OPT | TYPE_TSIG) {
-                return Err(Fault::Format);
-            }
+            broken |= matches!(record.rtype, TYPE_OPT | TYPE_TSIG);
         }
         let mut options: Option<&'q [u8]> = None;
         let mut signed = false;
         for _ in 0..additionals {
-            if signed {
-                // RFC 8945 §5.1: TSIG is the last record.
-                return Err(Fault::Format);
-            }
+            // RFC 8945 §5.1: TSIG is the last record.
+            broken |= signed;
             let record = self.read_record(reader)?;
             match record.rtype {
-                TYPE_OPT if options.is_some() || !record.at_root => return Err(Fault::Format),
-                TYPE_OPT => options = Some(record.rdata),
+                TYPE_OPT => broken |= !record.at_root || options.replace(record.rdata).is_some(),
                 TYPE_TSIG => signed = true,
-                // SIG(0) (RFC 2931) with a key that nobody gave us is an additional record like another.
-                TYPE_SIG => {}
+                // Whatever else is there says nothing about the question; so does SIG(0) (RFC 2931) by a
+                // key that nobody gave us.
                 _ => {}
             }
         }
-        if questions != 1 {
+        if broken {
             return Err(Fault::Format);
         }
         if let (Some(edns), Some(options)) = (&mut self.edns, options) {

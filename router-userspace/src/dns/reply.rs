@@ -125,7 +125,9 @@ impl Writer {
         let (head, mut rest) = rdata.split_at_checked(fixed).unwrap_or((rdata, &[]));
         self.octets.extend_from_slice(head);
         for _ in 0..names {
-            let Some((name, after)) = name_len(rest).and_then(|len| rest.split_at_checked(len)) else { break };
+            let Some((name, after)) = name_len(rest).and_then(|len| rest.split_at_checked(len)) else {
+                break;
+            };
             self.name(name);
             rest = after;
         }

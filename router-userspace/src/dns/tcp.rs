@@ -79,8 +79,7 @@ async fn converse(mut stream: TcpStream, ip: IpAddr, idle: Duration, mut shared:
         }
         let service = shared.services.borrow().clone();
         let query = inbox.held.get(2..2 + len).unwrap_or_default();
-        let reply =
-            respond(&service, query, ip, Transport::Tcp, &mut || random.next(), &shared.counts);
+        let reply = respond(&service, query, ip, Transport::Tcp, &mut || random.next(), &shared.counts);
         inbox.held.drain(..2 + len);
         let Some(reply) = reply else { continue };
         let Ok(reply_len) = u16::try_from(reply.len()) else { continue };
@@ -109,7 +108,11 @@ impl Inbox {
             }
             self.held.reserve(CHUNK);
             if stream.read_buf(&mut self.held).await? == 0 {
-                return if self.held.is_empty() { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+                return if self.held.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
             }
         }
     }

@@ -126,10 +126,7 @@ impl Inbox {
     }
 
     /// Receives one message: its length, where it is from, and which address it was sent to.
-    fn receive(
-        &mut self,
-        socket: &tokio::net::UdpSocket,
-    ) -> io::Result<(usize, SocketAddr, Option<Local>)> {
+    fn receive(&mut self, socket: &tokio::net::UdpSocket) -> io::Result<(usize, SocketAddr, Option<Local>)> {
         let mut source = SockAddr::from(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
         let mut buffers = [MaybeUninitSlice::new(uninit(&mut self.message))];
         let mut header = MsgHdrMut::new()
