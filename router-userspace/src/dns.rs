@@ -16,6 +16,7 @@ mod random;
 mod reply;
 mod server;
 mod tcp;
+mod tsig;
 mod udp;
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ const TYPE_AXFR: u16 = 252;
 pub(super) enum Rcode {
     NoError = 0,
     FormErr = 1,
+    ServFail = 2,
     NxDomain = 3,
     NotImp = 4,
     Refused = 5,
@@ -132,6 +133,8 @@ enum End<'m> {
     },
     TooLong,
     Outside,
+    /// A decision without an outcome, which is a fault of ours.
+    Undecided,
 }
 
 /// One step of the walk.
@@ -227,7 +230,7 @@ impl<'m> Walk<'m, '_> {
         random: &mut dyn FnMut() -> u64,
     ) -> End<'m> {
         let distribution = distribution(self.snapshot, profile, asked, self.asker);
-        let outcome = distribution.pick(random());
+        let Some(outcome) = distribution.pick(random()) else { return End::Undecided };
         let (rtype, rdata): (u16, Vec<Vec<u8>>) = match &outcome.records {
             Some(Records::A(ips)) => (rtype::A, ips.iter().map(|ip| ip.octets().to_vec()).collect()),
             Some(Records::Aaaa(ips)) => (rtype::AAAA, ips.iter().map(|ip| ip.octets().to_vec()).collect()),
@@ -314,6 +317,7 @@ impl<'m> Walk<'m, '_> {
         };
         match end {
             End::Outside => return Answer::refused(),
+            End::Undecided => return Answer::bare(Rcode::ServFail, Counter::ServerServfail),
             End::Found => answer.scope = self.scope,
             End::Nodata(zone) => {
                 answer.authority.push(negative_soa(model, zone));

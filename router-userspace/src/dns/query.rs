@@ -5,6 +5,7 @@
 use router_common::name::Name;
 
 use super::edns::{self, Edns};
+use super::tsig::{Signature, TYPE_TSIG};
 
 /// Octets of a message header (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
@@ -12,7 +13,6 @@ const HEADER: usize = 12;
 const MAX_NAME: usize = 255;
 
 const TYPE_OPT: u16 = 41;
-const TYPE_TSIG: u16 = 250;
 
 /// Why a query gets an error before anything is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +53,8 @@ pub(super) struct Query<'q> {
     pub question: Option<Question<'q>>,
     /// What the OPT record says, when one was there.
     pub edns: Option<Edns<'q>>,
+    /// The TSIG record, when the query is otherwise sound.
+    pub signature: Option<Signature<'q>>,
     /// The error that is the answer, if one is.
     pub fault: Option<Fault>,
 }
@@ -75,6 +77,7 @@ impl<'q> Query<'q> {
             recursion_desired: flags & 0x0100 != 0,
             question: None,
             edns: None,
+            signature: None,
             fault: None,
         };
         let read = query.read_sections(&mut reader, counts);
@@ -99,15 +102,17 @@ impl<'q> Query<'q> {
             let record = self.read_record(reader)?;
             broken |= matches!(record.rtype, TYPE_OPT | TYPE_TSIG);
         }
-        let mut options: Option<&'q [u8]> = None;
-        let mut signed = false;
+        let (mut options, mut signature) = (None, None);
         for _ in 0..additionals {
             // RFC 8945 §5.1: TSIG is the last record.
-            broken |= signed;
+            broken |= signature.is_some();
             let record = self.read_record(reader)?;
             match record.rtype {
-                TYPE_OPT => broken |= !record.at_root || options.replace(record.rdata).is_some(),
-                TYPE_TSIG => signed = true,
+                TYPE_OPT => broken |= record.owner != [0] || options.replace(record.rdata).is_some(),
+                TYPE_TSIG => {
+                    signature = Signature::parse(record.owner, record.rdata);
+                    broken |= signature.is_none();
+                }
                 // Whatever else is there says nothing about the question; so does SIG(0) (RFC 2931) by a
                 // key that nobody gave us.
                 _ => {}
@@ -122,34 +127,42 @@ impl<'q> Query<'q> {
             }
             edns.client_subnet = edns::read_options(options).map_err(|edns::Malformed| Fault::Format)?;
         }
-        if signed { Err(Fault::Signed) } else { Ok(()) }
+        self.signature = signature;
+        if signature.is_some() { Err(Fault::Signed) } else { Ok(()) }
     }
 
     /// Reads one record; an OPT's fixed part is kept as soon as it is seen.
     fn read_record(&mut self, reader: &mut Reader<'q>) -> Result<Record<'q>, Fault> {
-        let record = reader.record_head().ok_or(Fault::Format)?;
+        let mut record = reader.record_head().ok_or(Fault::Format)?;
         if record.rtype == TYPE_OPT && self.edns.is_none() {
             self.edns = Some(Edns::from_head(record.class, record.ttl));
         }
-        let rdata = reader.take(usize::from(record.rdata_len)).ok_or(Fault::Format)?;
-        Ok(Record { rtype: record.rtype, at_root: record.at_root, rdata })
+        record.rdata = reader.take(usize::from(record.rdata_len)).ok_or(Fault::Format)?;
+        Ok(record)
     }
 }
 
-/// What is kept of a record that is not a question.
+/// A record that is not a question.
 struct Record<'q> {
-    rtype: u16,
-    at_root: bool,
-    rdata: &'q [u8],
-}
-
-/// The part of a record before its data.
-struct RecordHead {
-    at_root: bool,
+    /// As sent: a pointer may end it.
+    owner: &'q [u8],
     rtype: u16,
     class: u16,
     ttl: u32,
     rdata_len: u16,
+    rdata: &'q [u8],
+}
+
+/// Octets of the uncompressed name that some octets start with.
+pub(super) fn name_len(octets: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match octets.get(at)? {
+            0 => return (at < MAX_NAME).then_some(at + 1),
+            &len @ 1..=63 => at += 1 + usize::from(len),
+            _ => return None,
+        }
+    }
 }
 
 /// Reads forward through a message; every step ends with `None` at its end.
@@ -172,45 +185,34 @@ impl<'q> Reader<'q> {
     /// A question with a plain name: there is nothing before it that a pointer could mean.
     fn question(&mut self) -> Option<Question<'q>> {
         let start = self.at;
-        loop {
-            match self.take(1)? {
-                [0] => break,
-                &[len @ 1..=63] => self.take(usize::from(len))?,
-                _ => return None,
-            };
-            if self.at - start > MAX_NAME {
-                return None;
-            }
-        }
-        let name = Name::from_wire(self.message.get(start..self.at)?).ok()?;
+        let name_len = name_len(self.message.get(start..)?)?;
+        let name = Name::from_wire(self.take(name_len)?).ok()?;
         let (qtype, qclass) = (self.number()?, self.number()?);
         Some(Question { octets: self.message.get(start..self.at)?, name, qtype, qclass })
     }
 
-    fn record_head(&mut self) -> Option<RecordHead> {
-        let at_root = self.skip_name()?;
+    /// A record up to its data.
+    fn record_head(&mut self) -> Option<Record<'q>> {
+        let owner = self.owner()?;
         let (rtype, class) = (self.number()?, self.number()?);
         let ttl = u32::from(self.number()?) << 16 | u32::from(self.number()?);
-        Some(RecordHead { at_root, rtype, class, ttl, rdata_len: self.number()? })
+        Some(Record { owner, rtype, class, ttl, rdata_len: self.number()?, rdata: &[] })
     }
 
-    /// Steps over an owner name; a pointer ends it and is not followed. Says whether it was the root,
-    /// written out.
-    fn skip_name(&mut self) -> Option<bool> {
+    /// An owner name as it stands; a pointer ends it and is not followed.
+    fn owner(&mut self) -> Option<&'q [u8]> {
         let start = self.at;
         loop {
             match self.take(1)? {
-                [0] => return Some(self.at - start == 1),
+                [0] => break,
                 &[len @ 1..=63] => self.take(usize::from(len))?,
                 [0xc0..=0xff] => {
                     self.take(1)?;
-                    return Some(false);
+                    break;
                 }
                 _ => return None,
             };
-            if self.at - start > MAX_NAME {
-                return None;
-            }
         }
+        self.message.get(start..self.at).filter(|owner| owner.len() <= MAX_NAME)
     }
 }

@@ -5,7 +5,8 @@ use router_common::model::rtype;
 
 use super::answer::{Answer, RecordSet};
 use super::edns::ReplyOpt;
-use super::query::Query;
+use super::query::{Query, name_len};
+use super::tsig::Signature;
 
 /// Offsets kept for compression. More would only help messages with many different names, and each is
 /// compared with every later name.
@@ -67,6 +68,12 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
     }
     if !opt.is_empty() {
         writer.octets.extend_from_slice(&opt);
+        counts[2] += 1;
+    }
+    if let Some(signature) = query.signature.map(Signature::to_bad_key)
+        && writer.octets.len() + signature.len() <= limit
+    {
+        writer.octets.extend_from_slice(&signature);
         counts[2] += 1;
     }
 
@@ -188,18 +195,6 @@ impl Writer {
                 }
                 _ => return false,
             }
-        }
-    }
-}
-
-/// Octets of the uncompressed name that some data starts with.
-fn name_len(data: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        match data.get(at)? {
-            0 => return Some(at + 1),
-            &len @ 1..=63 => at += 1 + usize::from(len),
-            _ => return None,
         }
     }
 }

@@ -129,12 +129,23 @@ fn signed_queries_are_not_authorised() {
     rdata.extend_from_slice(&[0x12, 0x34, 0, 0, 0, 0]);
     let tsig = record(&wire("nokey"), 250, 255, 0, &rdata);
     let q = question(WWW, A, 1);
-    check(&service, &[header(0, [1, 0, 0, 1]), q.clone(), tsig.clone()].concat(), "NOTAUTH qd1");
-    let last = [header(0, [1, 0, 0, 2]), q.clone(), opt(1232, 0, &[]), tsig.clone()].concat();
-    check(&service, &last, "NOTAUTH qd1\nopt v0 1232 []");
+    // The record comes back without a MAC and with ERROR 17, BADKEY.
+    let mut rdata = wire("hmac-sha256");
+    rdata.extend_from_slice(&[0, 0, 0, 0, 0, 1, 1, 44, 0, 0, 0x12, 0x34, 0, 17, 0, 0]);
+    let bad_key = record(&wire("nokey"), 250, 255, 0, &rdata);
+    for options in [vec![], opt(1232, 0, &[])] {
+        let records = 1 + u16::from(!options.is_empty());
+        let query = [&header(0, [1, 0, 0, records])[..], &q, &options, &tsig].concat();
+        let reply = ask(&service, &query).unwrap();
+        assert_eq!(reply, [&header(0x8009, [1, 0, 0, records])[..], &q, &options, &bad_key].concat());
+    }
     let first = [header(0, [1, 0, 0, 2]), q.clone(), tsig.clone(), opt(1232, 0, &[])].concat();
-    check_head(&service, "TSIG is not last", &first, "FORMERR qd1");
-    check(&service, &[header(0, [1, 1, 0, 0]), q, tsig].concat(), "FORMERR qd1");
+    check(&service, &first, "FORMERR qd1\nopt v0 1232 []");
+    check(&service, &[header(0, [1, 1, 0, 0]), q.clone(), tsig.clone()].concat(), "FORMERR qd1");
+    for cut in 1..rdata.len() {
+        let broken = record(&wire("nokey"), 250, 255, 0, &rdata[..rdata.len() - cut]);
+        check(&service, &[header(0, [1, 0, 0, 1]), q.clone(), broken].concat(), "FORMERR qd1");
+    }
 }
 
 #[test]
