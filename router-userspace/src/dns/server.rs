@@ -16,9 +16,9 @@ use super::{Counts, Service, tcp, udp};
 /// How much TCP may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections on one listen address.
+    /// Connections open at a time, on all listen addresses.
     pub connections: usize,
-    /// Connections of one client address on one listen address.
+    /// Of those, connections of one client address.
     pub connections_per_client: usize,
     /// How long a connection may go without a whole query, and a reply without being taken
     /// (RFC 7766 §6.2.3).
@@ -82,12 +82,13 @@ pub async fn serve_within(
 ) -> anyhow::Result<Server> {
     let (stop, stopped) = watch::channel(false);
     let mut server = Server { addresses: Vec::with_capacity(listen.len()), stop, tasks: JoinSet::new() };
+    let clients = Arc::new(tcp::Clients::new(limits));
     for address in listen {
         let (listener, sockets) = bind(address).with_context(|| format!("cannot serve DNS on {address}"))?;
         server.addresses.push(listener.local_addr().context("a bound socket has an address")?);
         let listener = tokio::net::TcpListener::from_std(listener).context("cannot watch a TCP socket")?;
         let shared = Shared { services: services.clone(), counts: counts.clone(), stopped: stopped.clone() };
-        server.tasks.spawn(tcp::accept(listener, limits, shared.clone()));
+        server.tasks.spawn(tcp::accept(listener, clients.clone(), shared.clone()));
         for socket in sockets {
             let socket = tokio::net::UdpSocket::from_std(socket).context("cannot watch a UDP socket")?;
             server.tasks.spawn(udp::answer(socket, shared.clone()));

@@ -23,8 +23,7 @@ const SHORTEST: usize = 12;
 const CHUNK: usize = 4096;
 
 /// Accepts connections until the server is stopped; returns when the last of them is closed.
-pub(super) async fn accept(listener: TcpListener, limits: Limits, mut shared: Shared) {
-    let clients = Arc::new(Clients::default());
+pub(super) async fn accept(listener: TcpListener, clients: Arc<Clients>, mut shared: Shared) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -41,17 +40,14 @@ pub(super) async fn accept(listener: TcpListener, limits: Limits, mut shared: Sh
             }
         };
         let ip = peer.ip().to_canonical();
-        if connections.len() >= limits.connections {
-            log::debug!("{ip}: refused, {} DNS connections are open", limits.connections);
-            continue;
-        }
-        let Some(place) = Place::take(&clients, ip, limits.connections_per_client) else {
-            log::debug!("{ip}: refused, it has {} DNS connections open", limits.connections_per_client);
+        let Some(place) = Place::take(&clients, ip) else {
+            log::debug!("{ip}: DNS connection refused, too many are open");
             continue;
         };
+        let idle = clients.limits.idle;
         let shared = shared.clone();
         connections.spawn(async move {
-            if let Err(error) = converse(stream, ip, limits.idle, shared).await {
+            if let Err(error) = converse(stream, ip, idle, shared).await {
                 log::debug!("{ip}: DNS connection closed: {error}");
             }
             drop(place);
@@ -118,9 +114,25 @@ impl Inbox {
     }
 }
 
-/// Connections open per client.
+/// Who has connections open, on all listen addresses.
+pub(super) struct Clients {
+    limits: Limits,
+    open: Mutex<Open>,
+}
+
+/// Connections open, in all and by client.
 #[derive(Default)]
-struct Clients(Mutex<HashMap<IpAddr, usize>>);
+struct Open {
+    all: usize,
+    by_client: HashMap<IpAddr, usize>,
+}
+
+impl Clients {
+    /// Nobody yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, open: Mutex::default() }
+    }
+}
 
 /// One connection of a client; given back when dropped.
 struct Place {
@@ -129,25 +141,27 @@ struct Place {
 }
 
 impl Place {
-    /// `None` when the client has all it may have.
-    fn take(clients: &Arc<Clients>, ip: IpAddr, most: usize) -> Option<Self> {
-        let mut open = clients.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(ip).or_insert(0);
-        if *count >= most {
+    /// `None` when all are taken, or the client has as many as it may.
+    fn take(clients: &Arc<Clients>, ip: IpAddr) -> Option<Self> {
+        let mut open = clients.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = open.by_client.get(&ip).copied().unwrap_or(0);
+        if open.all >= clients.limits.connections || mine >= clients.limits.connections_per_client {
             return None;
         }
-        *count += 1;
+        open.all += 1;
+        open.by_client.insert(ip, mine + 1);
         Some(Self { clients: clients.clone(), ip })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.ip) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.ip);
+        let mut open = self.clients.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.all = open.all.saturating_sub(1);
+        if let Some(mine) = open.by_client.get_mut(&self.ip) {
+            *mine -= 1;
+            if *mine == 0 {
+                open.by_client.remove(&self.ip);
             }
         }
     }

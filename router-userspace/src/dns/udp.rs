@@ -20,7 +20,7 @@ const MAX_PAYLOAD: usize = 65_535;
 /// Room for one packet information message of either family, header included.
 const CONTROL: usize = 64;
 /// Pause after an unexpected error, so that one that lasts does not spin.
-const ERROR_PAUSE: Duration = Duration::from_millis(10);
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Kernel buffer for queries that wait; the system's own limit may make it less.
 const RECEIVE_BUFFER: usize = 4 << 20;
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use router_common::atlas::Atlas;
 use router_common::decide::Snapshot;
-use router_common::model::{
-    AddressRange, AdminStatus, AllDown, Endpoint, Method, MinChildren, Target,
-};
+use router_common::model::{AddressRange, AdminStatus, AllDown, Endpoint, Method, MinChildren, Target};
 
 use super::*;
 
@@ -100,11 +98,11 @@ pub fn service() -> Service {
         profile("several", Method::Priority, &[addresses(&["192.0.2.21", "192.0.2.22", "192.0.2.23"])]),
         profile("cname", Method::Priority, &[Target::Domain(name("www.profile.test"))]),
         profile("away", Method::Priority, &[Target::Domain(name("www.example.org"))]),
-        profile("multi", Method::Multivalue { max_return: 2 }, &[
-            addresses(&["192.0.2.51"]),
-            addresses(&["192.0.2.52"]),
-            addresses(&["192.0.2.53"]),
-        ]),
+        profile(
+            "multi",
+            Method::Multivalue { max_return: 2 },
+            &[addresses(&["192.0.2.51"]), addresses(&["192.0.2.52"]), addresses(&["192.0.2.53"])],
+        ),
         apps,
         disabled,
         nodata,
@@ -241,7 +239,11 @@ fn the_client_subnet_decides_and_its_scope_is_told() {
         (vec![], inside, "opt v0 1232 []".to_owned()),
         (ecs(1, 24, 0, &[198, 51, 100]), inside, echoed(1, 24, 24, &[198, 51, 100])),
         (ecs(1, 32, 0, &[198, 51, 100, 9]), inside, echoed(1, 32, 24, &[198, 51, 100, 9])),
-        (ecs(2, 56, 0, &[0x20, 1, 0xd, 0xb8, 0, 5, 0]), inside, echoed(2, 56, 48, &[0x20, 1, 0xd, 0xb8, 0, 5, 0])),
+        (
+            ecs(2, 56, 0, &[0x20, 1, 0xd, 0xb8, 0, 5, 0]),
+            inside,
+            echoed(2, 56, 48, &[0x20, 1, 0xd, 0xb8, 0, 5, 0]),
+        ),
         // Negative answers hold for everybody.
         (ecs(1, 24, 0, &[203, 0, 113]), SOA_LINE, echoed(1, 24, 0, &[203, 0, 113])),
         // SOURCE 0: the source decides.
@@ -264,7 +266,10 @@ fn the_client_subnet_decides_and_its_scope_is_told() {
 fn other_types_echo_the_option_with_scope_zero() {
     let option = ecs(1, 24, 0, &[198, 51, 100]);
     let (answer, opt) = ask_subnet("subnet", TXT, &option);
-    assert_eq!((answer.as_str(), opt), ("an subnet.profile.test. 300 TXT here", echoed(1, 24, 0, &[198, 51, 100])));
+    assert_eq!(
+        (answer.as_str(), opt),
+        ("an subnet.profile.test. 300 TXT here", echoed(1, 24, 0, &[198, 51, 100]))
+    );
     let (answer, opt) = ask_subnet("subnet", 65, &option);
     assert_eq!((answer.as_str(), opt), (SOA_LINE, echoed(1, 24, 0, &[198, 51, 100])));
     // A profile that does not look at the client.
@@ -292,7 +297,6 @@ fn mapped_sources_are_ipv4() {
     let source = IpAddr::V6(Ipv4Addr::new(198, 51, 100, 7).to_ipv6_mapped());
     let service = service();
     let query = plain("subnet.profile.test", A);
-    let reply =
-        respond(&service, &query, source, Transport::Udp, &mut || 0, &Counts::default()).unwrap();
+    let reply = respond(&service, &query, source, Transport::Udp, &mut || 0, &Counts::default()).unwrap();
     assert!(show(&reply).contains("A 192.0.2.60"), "{}", show(&reply));
 }

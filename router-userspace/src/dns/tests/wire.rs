@@ -1,8 +1,12 @@
 //! What holds for every reply to any octets, and octets of every kind.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
+
+static SERVICE: LazyLock<Service> = LazyLock::new(profiles::service);
 
 /// An OPT record found in a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -237,18 +241,18 @@ proptest! {
 
     #[test]
     fn any_octets(message in prop::collection::vec(any::<u8>(), 0..300), tcp: bool) {
-        ask_over(&profiles::service(), &message, if tcp { Transport::Tcp } else { Transport::Udp });
+        ask_over(&SERVICE, &message, if tcp { Transport::Tcp } else { Transport::Udp });
     }
 
     #[test]
     fn well_formed_queries_are_always_answered(query in queries(), tcp: bool) {
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
-        prop_assert!(ask_over(&profiles::service(), &query, transport).is_some());
+        prop_assert!(ask_over(&SERVICE, &query, transport).is_some());
     }
 
     #[test]
     fn mutated_queries(query in queries(), changes in mutations(), tcp: bool) {
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
-        ask_over(&profiles::service(), &mutate(query, changes), transport);
+        ask_over(&SERVICE, &mutate(query, changes), transport);
     }
 }
