@@ -13,6 +13,8 @@ pub mod lookup;
 #[cfg(feature = "std")]
 pub mod authority;
 #[cfg(feature = "std")]
+pub mod health;
+#[cfg(feature = "std")]
 pub mod model;
 #[cfg(feature = "std")]
 pub mod name;
