@@ -215,8 +215,7 @@ impl Shared {
 async fn schedule(shared: Arc<Shared>) {
     let mut flights: JoinSet<()> = JoinSet::new();
     let mut keys: HashMap<Id, Key> = HashMap::new();
-    loop {
-        let Some(wait) = start_due(&shared, &mut flights, &mut keys) else { break };
+    while let Some(wait) = start_due(&shared, &mut flights, &mut keys) {
         let ended = tokio::select! {
             () = shared.wake.notified() => None,
             () = sleep_until(wait) => None,
@@ -294,18 +293,24 @@ impl Counts {
         let count = match observation.outcome {
             Outcome::Status(_) | Outcome::Connected => &self.answered,
             Outcome::Fault(fault) => {
-                if fault == ProbeFault::Local && self.local_faults.fetch_add(1, Ordering::Relaxed) % 1000 == 0
-                {
-                    log::error!(
-                        "cannot probe {:?}: this machine is short of file descriptors, ports or memory; the \
-                         endpoint's state stays as it is (one of 1000 such messages)",
-                        target.destination
-                    );
+                if fault == ProbeFault::Local {
+                    self.local(target);
                 }
                 &self.failed
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a fault of our own machine, and tells the first of each thousand.
+    fn local(&self, target: &ProbeTarget) {
+        if self.local_faults.fetch_add(1, Ordering::Relaxed).is_multiple_of(1000) {
+            log::error!(
+                "cannot probe {:?}: this machine is short of file descriptors, ports or memory; the \
+                 endpoint's state stays as it is (told once in 1000 times)",
+                target.destination
+            );
+        }
     }
 }
 
