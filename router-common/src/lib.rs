@@ -19,6 +19,7 @@ pub mod authority;
 pub mod decide;
 #[cfg(feature = "std")]
 pub mod geo_regions;
+pub mod health;
 #[cfg(feature = "std")]
 pub mod model;
 #[cfg(feature = "std")]

@@ -5,4 +5,5 @@
 //! only `config` the file format.
 
 pub mod dns;
+pub mod probe;
 pub mod settings;
