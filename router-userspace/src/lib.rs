@@ -4,4 +4,8 @@
 //! Inside this crate only `datapath` names aya, only `probe` reqwest, only `dns` hickory-proto,
 //! only `config` the file format.
 
+mod csv;
+pub mod fault;
+pub mod geo;
+pub mod latency;
 pub mod settings;
