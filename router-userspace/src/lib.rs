@@ -4,8 +4,10 @@
 //! Inside this crate only `datapath` names aya, only `probe` reqwest, only `dns` hickory-proto,
 //! only `config` the file format.
 
+pub mod config;
 mod csv;
 pub mod fault;
 pub mod geo;
 pub mod latency;
 pub mod settings;
+pub mod zonefile;
