@@ -87,6 +87,10 @@ pub(super) fn read(table: Table<'_>) -> Read {
         sites.push(site);
         nested.extend(child.map(|child| (at, child)));
     }
+    if sites.iter().any(|site| site.is_faulty("subnets")) {
+        // Without its subnets an endpoint looks like a fallback beside the real one.
+        sites.iter_mut().filter(|site| !site.has("subnets")).for_each(|site| site.excuse(&["subnets"]));
+    }
     if word == Some(Word::Priority) {
         priorities(&table, &own_name, &mut endpoints, &mut sites);
     }
@@ -245,7 +249,7 @@ fn read_endpoint(
     });
     let geo = table.items("geo", |value| geo::code(text(value)?)).unwrap_or_default();
     let subnets = table.items("subnets", subnet).unwrap_or_default();
-    if subnets.is_empty() && table.value("subnets").is_some_and(|value| is_empty_list(value.get_ref())) {
+    if table.has("subnets") && table.count("subnets") == 0 {
         table.fault_at("subnets", "subnets: an empty list; leave the key out for the fallback".into());
     }
     let min_children = min_children(&table, &kind);
@@ -287,10 +291,6 @@ fn read_endpoint(
         site.excuse(&["address"]);
     }
     (endpoint, child, site)
-}
-
-fn is_empty_list(value: &DeValue<'_>) -> bool {
-    value.as_array().is_some_and(|items| items.is_empty())
 }
 
 /// Exactly one of `address`, `target`, `profile`.

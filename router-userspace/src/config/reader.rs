@@ -263,6 +263,15 @@ impl<'t> Table<'t> {
         }
     }
 
+    /// How many items the list under a key has in the text; a lone value is a list of one.
+    pub(super) fn count(&self, key: &'static str) -> usize {
+        match self.value(key).map(|value| value.get_ref()) {
+            Some(DeValue::Array(items)) => items.len(),
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+
     /// A table under this key.
     pub(super) fn table(&self, key: &'static str, title: &'static str) -> Option<Table<'t>> {
         let value = self.value(key)?;

@@ -218,7 +218,7 @@ fn fallbacks(index: usize, profile: &Profile, faults: &mut Faults) {
                     "{}: without subnets it is the fallback, which endpoint {other:?} is already",
                     path(profile, endpoint)
                 );
-                faults.add(Place::Endpoint(index, j), None, message);
+                faults.add(Place::Endpoint(index, j), "subnets", message);
             }
         }
     }
