@@ -6,4 +6,10 @@
 
 pub mod dns;
 pub mod probe;
+pub mod config;
+mod csv;
+pub mod fault;
+pub mod geo;
+pub mod latency;
 pub mod settings;
+pub mod zonefile;
