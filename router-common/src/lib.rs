@@ -20,6 +20,8 @@ pub mod decide;
 #[cfg(feature = "std")]
 pub mod diff;
 #[cfg(feature = "std")]
+pub mod explain;
+#[cfg(feature = "std")]
 pub mod geo_regions;
 #[cfg(feature = "std")]
 pub mod health;
