@@ -4,4 +4,5 @@
 //! Inside this crate only `datapath` names aya, only `probe` reqwest, only `dns` hickory-proto,
 //! only `config` the file format.
 
+pub mod datapath;
 pub mod settings;
