@@ -27,6 +27,7 @@
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -359,14 +360,20 @@ fn unmount_if_empty(root: &Path) -> Result<()> {
     }
     sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
     // The mount point is ours too, unless something else is in it.
-    if is_empty(root) {
-        fs::remove_dir(root).with_context(|| format!("cannot remove {}", root.display()))?;
+    match fs::remove_dir(root) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+            Err(error).with_context(|| format!("cannot remove {}", root.display()))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
+/// Whether nothing is in a directory but what the kernel puts into each bpffs (`maps.debug`, …), whose names
+/// are the only ones with a dot.
 fn is_empty(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+    fs::read_dir(path).is_ok_and(|entries| {
+        entries.flatten().all(|entry| entry.file_name().as_bytes().contains(&b'.'))
+    })
 }
 
 /// Whether a bpffs that we mounted is mounted on exactly this path.
