@@ -1,0 +1,322 @@
+//! Model and views to tables: the oracle asked once for every cell, ahead of any query.
+//!
+//! A *block* holds the answers of one profile in one zone, two (A, AAAA) for each region of the
+//! profile's partition; every name bound to the profile in that zone shares it. A changed endpoint
+//! touches only the blocks of the profiles that can see it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::decide::{Asked, Snapshot, choose};
+use crate::diff::Operation;
+use crate::model::{EndpointId, Model, ProfileId, ZoneId, rtype};
+use crate::name::Name;
+use crate::tables::{Frontage, Tables, TooMany};
+
+mod alias;
+mod content;
+mod owners;
+mod piece;
+mod store;
+
+use content::Content;
+use store::Store;
+pub use owners::words;
+pub use store::{OutOfRoom, Room};
+
+/// Why there are no tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompileError {
+    /// More names than a table index can name.
+    TooManyNames,
+    /// More answers, cells or lines than a table index can name.
+    TooLarge,
+    /// More addresses, VLANs or interfaces than the fast path holds.
+    Frontage(TooMany),
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyNames => f.write_str("too many names for the owner table"),
+            Self::TooLarge => f.write_str("the answers do not fit into 32-bit indices"),
+            Self::Frontage(too_many) => too_many.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+impl From<TooMany> for CompileError {
+    fn from(too_many: TooMany) -> Self {
+        Self::Frontage(too_many)
+    }
+}
+
+impl From<OutOfRoom> for CompileError {
+    fn from(OutOfRoom: OutOfRoom) -> Self {
+        Self::TooLarge
+    }
+}
+
+/// Answers of one profile in one zone.
+#[derive(Clone, PartialEq, Debug)]
+struct Block {
+    profile: ProfileId,
+    zone: ZoneId,
+    first_answer: u32,
+    /// By region: a location that stands for it.
+    representatives: Vec<u32>,
+    /// By answer: what it holds.
+    contents: Vec<Arc<Content>>,
+}
+
+/// Tables, and what it takes to change them in place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Compiled {
+    /// The image of the half, as it is after every operation given out so far.
+    pub tables: Tables,
+    blocks: Vec<Block>,
+    blocks_of: Vec<Vec<u32>>,
+    store: Store,
+}
+
+/// Compiles everything. `seeds` gives hash keys, more than one when names collide.
+pub fn compile(
+    snapshot: &Snapshot,
+    frontage: &Frontage,
+    seeds: impl FnMut() -> [u64; 2],
+    serial: u64,
+) -> Result<Compiled, CompileError> {
+    let model = &snapshot.model;
+    let mut store = Store::default();
+    let mut written = Vec::new();
+    let (regions, partitions) = regions(snapshot)?;
+
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks_of = vec![Vec::new(); model.profiles().len()];
+    let mut block_of: HashMap<(ProfileId, ZoneId), u32> = HashMap::new();
+    let mut answers: Vec<Answer> = Vec::new();
+    let mut entries: BTreeMap<Name, owners::Entry> = BTreeMap::new();
+    for (name, place) in places(model) {
+        let zone_len = model.zone(place.zone).name.as_wire().len() as u8;
+        let mut owner = Owner { zone_len, ..Owner::EMPTY };
+        match place.profile {
+            None => owner.flags = Owner::PASS,
+            Some(profile) => {
+                let block = *block_of.entry((profile, place.zone)).or_insert_with(|| {
+                    blocks_of[profile.0 as usize].push(blocks.len() as u32);
+                    blocks.push(Block {
+                        profile,
+                        zone: place.zone,
+                        first_answer: 0,
+                        representatives: Vec::new(),
+                        contents: Vec::new(),
+                    });
+                    blocks.len() as u32 - 1
+                });
+                let block = &mut blocks[block as usize];
+                if block.contents.is_empty() {
+                    block.first_answer = u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
+                    block.representatives = representatives(snapshot, profile);
+                    for content in contents(snapshot, block) {
+                        answers.push(store.place(&content, &Room::UNBOUNDED, &mut written)?);
+                        block.contents.push(content);
+                    }
+                    written.clear();
+                }
+                owner.first_answer = block.first_answer;
+                owner.partition = partitions[profile.0 as usize];
+                owner.flags = if model.profile(profile).ecs { 0 } else { Owner::ECS_OFF };
+            }
+        }
+        let mut entry = owners::Entry { owner, line: 0 };
+        if name.as_wire().len() > INLINE_NAME {
+            entry.line = store.place_lines(name.as_wire(), &Room::UNBOUNDED, &mut written)?.0;
+        }
+        entries.insert(name, entry);
+    }
+    let (owners, seed) = owners::place(&entries, seeds)?;
+    let generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    let entry = |location, scope, special| LocationEntry {
+        location,
+        scope,
+        flags: if special { LocationEntry::SPECIAL } else { 0 },
+        pad: [0; 2],
+    };
+    let tables = Tables {
+        generation,
+        owners,
+        regions,
+        answers,
+        cells: store.cells.clone(),
+        lines: store.lines.clone(),
+        locations4: snapshot
+            .atlas
+            .entries4()
+            .map(|(address, len, location, special)| {
+                (LocationKey4 { prefix_len: u32::from(len), address }, entry(location, len, special))
+            })
+            .collect(),
+        locations6: snapshot
+            .atlas
+            .entries6()
+            .map(|(address, len, location, special)| {
+                (LocationKey6 { prefix_len: u32::from(len), address }, entry(location, len, special))
+            })
+            .collect(),
+    };
+    Ok(Compiled { tables, blocks, blocks_of, store })
+}
+
+impl Compiled {
+    /// Recompiles the blocks that can see a changed endpoint. `snapshot` differs from the compiled one
+    /// only in the health of `changed`. The operations leave `room` for what is there; on
+    /// [`OutOfRoom`] this value is spent and everything has to be compiled anew.
+    pub fn update(
+        &mut self,
+        snapshot: &Snapshot,
+        changed: &[EndpointId],
+        room: &Room,
+    ) -> Result<Vec<Operation>, OutOfRoom> {
+        let mut operations = Vec::new();
+        for profile in seeing(&snapshot.model, changed) {
+            for &block in &self.blocks_of[profile.0 as usize] {
+                let block = &mut self.blocks[block as usize];
+                for (i, content) in contents(snapshot, block).into_iter().enumerate() {
+                    if block.contents[i] == content {
+                        continue;
+                    }
+                    let index = block.first_answer + i as u32;
+                    let answer = self.store.place(&content, room, &mut operations)?;
+                    operations.push(Operation::SetAnswer { index, answer });
+                    self.tables.answers[index as usize] = answer;
+                    let old = std::mem::replace(&mut block.contents[i], content);
+                    self.store.release(&old);
+                }
+            }
+        }
+        for operation in &operations {
+            match *operation {
+                Operation::WriteLine { index, line } => {
+                    let index = index as usize;
+                    if index >= self.tables.lines.len() {
+                        self.tables.lines.resize(index + 1, line);
+                    }
+                    self.tables.lines[index] = line;
+                }
+                Operation::WriteCell { index, cell } => {
+                    let index = index as usize;
+                    if index >= self.tables.cells.len() {
+                        self.tables.cells.resize(index + 1, cell);
+                    }
+                    self.tables.cells[index] = cell;
+                }
+                Operation::SetAnswer { .. } => {}
+            }
+        }
+        Ok(operations)
+    }
+
+    /// Whether places wait for [`Compiled::reclaim`].
+    pub fn has_retired(&self) -> bool {
+        self.store.has_retired()
+    }
+
+    /// Makes the places retired so far usable again; to be called when every operation given out was
+    /// written and no reader can still be in the old places.
+    pub fn reclaim(&mut self) {
+        self.store.reclaim();
+    }
+}
+
+/// The profiles whose answers can depend on these endpoints: their own, and all above.
+fn seeing(model: &Model, changed: &[EndpointId]) -> BTreeSet<ProfileId> {
+    let mut profiles = BTreeSet::new();
+    let mut next: Vec<ProfileId> = changed.iter().map(|endpoint| endpoint.profile).collect();
+    while let Some(profile) = next.pop() {
+        if profiles.insert(profile) {
+            next.extend(model.parents(profile).iter().map(|endpoint| endpoint.profile));
+        }
+    }
+    profiles
+}
+
+/// What an owner name is to the fast path.
+struct Place {
+    zone: ZoneId,
+    profile: Option<ProfileId>,
+}
+
+/// Every name that exists, with the profile that the fast path answers from.
+fn places(model: &Model) -> BTreeMap<Name, Place> {
+    let mut places = BTreeMap::new();
+    for (i, zone) in model.zones().iter().enumerate() {
+        let id = ZoneId(i as u32);
+        for name in zone.nodes.keys() {
+            let mut at = Some(name.clone());
+            while let Some(here) = at.filter(|here| here.is_within(&zone.name)) {
+                at = here.parent();
+                places.entry(here).or_insert(Place { zone: id, profile: None });
+            }
+        }
+    }
+    for (name, binding) in model.bindings() {
+        let node = model.zone(binding.zone).nodes.get(name);
+        let alias = node.is_some_and(|node| node.contains_key(&rtype::CNAME));
+        let profile = binding.profile.filter(|_| !alias);
+        places.insert(name.clone(), Place { zone: binding.zone, profile });
+    }
+    places
+}
+
+/// The region words, and by profile where its partition starts.
+fn regions(snapshot: &Snapshot) -> Result<(Vec<u64>, Vec<u32>), CompileError> {
+    let mut flat: Vec<u16> = Vec::new();
+    let mut starts: HashMap<u32, u32> = HashMap::new();
+    let mut partitions = Vec::with_capacity(snapshot.model.profiles().len());
+    for i in 0..snapshot.model.profiles().len() {
+        let Some(partition) = snapshot.atlas.partition(ProfileId(i as u32)) else {
+            partitions.push(NONE);
+            continue;
+        };
+        let start = match starts.get(&partition.id) {
+            Some(&start) => start,
+            None => {
+                let start =
+                    u32::try_from(flat.len()).ok().filter(|&start| start != NONE).ok_or(CompileError::TooLarge)?;
+                flat.extend_from_slice(&partition.regions);
+                starts.insert(partition.id, start);
+                start
+            }
+        };
+        partitions.push(start);
+    }
+    let words = flat
+        .chunks(4)
+        .map(|chunk| chunk.iter().rev().fold(0u64, |word, &region| (word << 16) | u64::from(region)))
+        .collect();
+    Ok((words, partitions))
+}
+
+fn representatives(snapshot: &Snapshot, profile: ProfileId) -> Vec<u32> {
+    match snapshot.atlas.partition(profile) {
+        Some(partition) => partition.representatives.clone(),
+        None => vec![0],
+    }
+}
+
+/// What a block's answers hold, in their order.
+fn contents(snapshot: &Snapshot, block: &Block) -> Vec<Arc<Content>> {
+    let zone = snapshot.model.zone(block.zone);
+    let mut contents = Vec::with_capacity(block.representatives.len() * 2);
+    for &location in &block.representatives {
+        for asked in [Asked::A, Asked::Aaaa] {
+            let choice = choose(snapshot, block.profile, asked, snapshot.atlas.location(location));
+            contents.push(Content::of(&choice, zone));
+        }
+    }
+    contents
+}

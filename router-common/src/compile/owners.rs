@@ -1,0 +1,95 @@
+//! The owner table: a place for every name, each within reach of its hash.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::CompileError;
+use crate::abi::{INLINE_NAME, MAX_PROBES, MIN_OWNERS, NAME_WORDS, NONE, Owner};
+use crate::lookup::hash_name;
+use crate::name::Name;
+
+/// A name that is to be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The owner without `hash`, `name` and `wildcard`.
+    pub owner: Owner,
+    /// First line of a name that does not fit into the slot.
+    pub line: u32,
+}
+
+/// Fraction of slots that stay empty: names take at most one in this many.
+const SPARSENESS: usize = 2;
+/// Hash keys tried with one size of table before a larger one is.
+const TRIES: u32 = 4;
+
+/// The folded name as the words that the fast path compares.
+pub fn words(name: &Name) -> [u64; NAME_WORDS] {
+    let mut octets = [0; NAME_WORDS * 8];
+    octets[..name.as_wire().len()].copy_from_slice(name.as_wire());
+    let mut words = [0; NAME_WORDS];
+    for (word, chunk) in words.iter_mut().zip(octets.chunks_exact(8)) {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
+
+/// Places all entries; `seeds` gives hash keys until one serves.
+pub fn place(
+    entries: &BTreeMap<Name, Entry>,
+    mut seeds: impl FnMut() -> [u64; 2],
+) -> Result<(Vec<Owner>, [u64; 2]), CompileError> {
+    let least = (entries.len() * SPARSENESS).max(MIN_OWNERS as usize);
+    let mut slots = u32::try_from(least.next_power_of_two()).map_err(|_| CompileError::TooManyNames)?;
+    loop {
+        for _ in 0..TRIES {
+            let seed = seeds();
+            if let Some(owners) = try_place(entries, slots, &seed) {
+                return Ok((owners, seed));
+            }
+        }
+        slots = slots.checked_mul(2).ok_or(CompileError::TooManyNames)?;
+    }
+}
+
+fn try_place(entries: &BTreeMap<Name, Entry>, slots: u32, seed: &[u64; 2]) -> Option<Vec<Owner>> {
+    let mut owners = vec![Owner::EMPTY; slots as usize];
+    let mut slot_of_wildcard: Vec<(&Name, u32)> = Vec::new();
+    let mut hashes = BTreeSet::new();
+    for (name, entry) in entries {
+        let len = name.as_wire().len();
+        let hash = hash_name(seed, &words(name), len as u32);
+        // Two configured names of one hash would cost a comparison each time: another key.
+        if !hashes.insert(hash) {
+            return None;
+        }
+        let slot = (0..MAX_PROBES as u32)
+            .map(|probe| (hash as u32).wrapping_add(probe) & (slots - 1))
+            .find(|&slot| owners[slot as usize].name_len == 0)?;
+        let mut octets = [0; INLINE_NAME];
+        if len <= INLINE_NAME {
+            octets[..len].copy_from_slice(name.as_wire());
+        } else {
+            octets[..4].copy_from_slice(&entry.line.to_le_bytes());
+        }
+        owners[slot as usize] = Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
+        if name.is_wildcard() {
+            slot_of_wildcard.push((name, slot));
+        }
+    }
+    for (wildcard, slot) in slot_of_wildcard {
+        let encloser = wildcard.parent()?;
+        let hash = hash_name(seed, &words(&encloser), encloser.as_wire().len() as u32);
+        let above = find(&owners, hash)?;
+        owners[above].wildcard = slot;
+    }
+    Some(owners)
+}
+
+/// The slot that holds a hash.
+fn find(owners: &[Owner], hash: u64) -> Option<usize> {
+    let mask = owners.len() - 1;
+    (0..MAX_PROBES)
+        .map(|probe| (hash as usize).wrapping_add(probe) & mask)
+        .find(|&slot| owners[slot].name_len != 0 && owners[slot].hash == hash)
+}

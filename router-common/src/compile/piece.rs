@@ -1,0 +1,85 @@
+//! Ready-made pieces of wire for the fast path.
+
+use crate::abi::{Cell, MAX_PIECE};
+use crate::decide::Records;
+use crate::model::{Zone, rtype};
+
+/// A piece of a reply, without its place in an alias table.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Piece {
+    /// [`Cell::RECORDS`], [`Cell::NODATA`] or [`Cell::PASS`].
+    pub kind: u8,
+    /// ANCOUNT.
+    pub ancount: u8,
+    /// NSCOUNT.
+    pub nscount: u8,
+    /// The records.
+    pub wire: Box<[u8]>,
+}
+
+impl Piece {
+    /// What the fast path leaves to userspace.
+    pub fn pass() -> Self {
+        Self { kind: Cell::PASS, ancount: 0, nscount: 0, wire: Box::new([]) }
+    }
+
+    /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
+    pub fn records(records: &Records, ttl: u32) -> Self {
+        let mut wire = Vec::with_capacity(64);
+        let count = match records {
+            Records::A(addresses) => {
+                for address in addresses {
+                    record(&mut wire, 12, rtype::A, ttl, &address.octets());
+                }
+                addresses.len()
+            }
+            Records::Aaaa(addresses) => {
+                for address in addresses {
+                    record(&mut wire, 12, rtype::AAAA, ttl, &address.octets());
+                }
+                addresses.len()
+            }
+            Records::Cname(target) => {
+                record(&mut wire, 12, rtype::CNAME, ttl, target.as_wire());
+                1
+            }
+        };
+        match u8::try_from(count) {
+            Ok(ancount) if wire.len() <= MAX_PIECE && ancount > 0 => {
+                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: wire.into() }
+            }
+            _ => Self::pass(),
+        }
+    }
+
+    /// The SOA of a negative answer; its owner is patched in by the fast path.
+    pub fn nodata(zone: &Zone) -> Self {
+        let mut wire = Vec::with_capacity(96);
+        record(&mut wire, 0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
+        wire[0] = 0;
+        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: wire.into() }
+    }
+}
+
+/// Appends a record whose owner is a compression pointer to `owner` (RFC 1035 §4.1.4).
+fn record(wire: &mut Vec<u8>, owner: u8, rtype: u16, ttl: u32, rdata: &[u8]) {
+    wire.extend_from_slice(&[0xc0, owner]);
+    wire.extend_from_slice(&rtype.to_be_bytes());
+    wire.extend_from_slice(&1u16.to_be_bytes());
+    wire.extend_from_slice(&ttl.to_be_bytes());
+    // Record data is an address, a name or an SOA: at most 530 octets.
+    wire.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    wire.extend_from_slice(rdata);
+}
+
+/// One's-complement sum of a piece that starts at an even offset, as [`Cell::sum`] holds it.
+pub fn sum(wire: &[u8]) -> u16 {
+    let mut sum: u32 = 0;
+    for pair in wire.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

@@ -1,0 +1,190 @@
+//! Places for contents in the cell and line tables: equal contents share one, freed ones wait.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::content::{Body, Content};
+use super::piece;
+use crate::abi::{Answer, Cell, INLINE_PIECE, LINE, Line};
+use crate::diff::Operation;
+
+/// How many cells and lines a half can hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Cells.
+    pub cells: u32,
+    /// Lines.
+    pub lines: u32,
+}
+
+impl Room {
+    /// As many as an index can name.
+    pub const UNBOUNDED: Self = Self { cells: u32::MAX - 1, lines: u32::MAX - 1 };
+}
+
+/// A half is full: a new generation is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRoom;
+
+impl std::fmt::Display for OutOfRoom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no free cells or lines are left in this generation")
+    }
+}
+
+impl std::error::Error for OutOfRoom {}
+
+/// Runs of consecutive places in one table.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Runs {
+    /// Places never used yet start here.
+    next: u32,
+    /// Free runs by length.
+    free: BTreeMap<u32, Vec<u32>>,
+    /// Freed, but a reader may still be in them.
+    retired: Vec<(u32, u32)>,
+}
+
+impl Runs {
+    fn take(&mut self, len: u32, room: u32) -> Result<u32, OutOfRoom> {
+        if let Some(first) = self.free.get_mut(&len).and_then(Vec::pop) {
+            return Ok(first);
+        }
+        let first = self.next;
+        self.next = first.checked_add(len).filter(|&end| end <= room).ok_or(OutOfRoom)?;
+        Ok(first)
+    }
+
+    fn reclaim(&mut self) {
+        for (first, len) in self.retired.drain(..) {
+            self.free.entry(len).or_default().push(first);
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Placed {
+    answer: Answer,
+    users: u32,
+    /// First line and number of lines of each long piece.
+    lines: Vec<(u32, u32)>,
+}
+
+/// All contents in place, and the image of the two tables they are in.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Store {
+    placed: HashMap<Arc<Content>, Placed>,
+    cell_runs: Runs,
+    line_runs: Runs,
+    /// The cell table.
+    pub cells: Vec<Cell>,
+    /// The line table.
+    pub lines: Vec<Line>,
+}
+
+impl Store {
+    /// The answer for a content, put in place when it is new; what is written is appended to
+    /// `operations`, parts before what refers to them.
+    pub fn place(
+        &mut self,
+        content: &Arc<Content>,
+        room: &Room,
+        operations: &mut Vec<Operation>,
+    ) -> Result<Answer, OutOfRoom> {
+        if let Some(placed) = self.placed.get_mut(content) {
+            placed.users += 1;
+            return Ok(placed.answer);
+        }
+        let count = content.cells.len() as u32;
+        let mut lines = Vec::new();
+        let mut cells = Vec::with_capacity(content.cells.len());
+        for part in &content.cells {
+            let mut cell = Cell { threshold: part.column.threshold, alias: part.column.alias, ..Cell::EMPTY };
+            match &part.body {
+                Body::Further(further) => {
+                    cell.kind = Cell::FURTHER;
+                    let answer = self.place(further, room, operations)?;
+                    cell.piece[..8].copy_from_slice(&answer.0.to_le_bytes());
+                }
+                Body::Piece(piece) => {
+                    cell.kind = piece.kind;
+                    cell.ancount = piece.ancount;
+                    cell.nscount = piece.nscount;
+                    cell.sum = piece::sum(&piece.wire);
+                    cell.len = piece.wire.len() as u16;
+                    if piece.wire.len() <= INLINE_PIECE {
+                        cell.piece[..piece.wire.len()].copy_from_slice(&piece.wire);
+                    } else {
+                        let run = self.place_lines(&piece.wire, room, operations)?;
+                        cell.piece[..4].copy_from_slice(&run.0.to_le_bytes());
+                        lines.push(run);
+                    }
+                }
+            }
+            cells.push(cell);
+        }
+        let first = self.cell_runs.take(count, room.cells)?;
+        for (index, cell) in (first..).zip(cells) {
+            put(&mut self.cells, index, cell, Cell::EMPTY);
+            operations.push(Operation::WriteCell { index, cell });
+        }
+        let answer = Answer::new(first, count as u16, content.pick, content.salt);
+        self.placed.insert(Arc::clone(content), Placed { answer, users: 1, lines });
+        Ok(answer)
+    }
+
+    /// Places octets in lines of their own.
+    pub fn place_lines(
+        &mut self,
+        octets: &[u8],
+        room: &Room,
+        operations: &mut Vec<Operation>,
+    ) -> Result<(u32, u32), OutOfRoom> {
+        let count = octets.len().div_ceil(LINE) as u32;
+        let first = self.line_runs.take(count, room.lines)?;
+        for (index, chunk) in (first..).zip(octets.chunks(LINE)) {
+            let mut line = Line([0; LINE]);
+            line.0[..chunk.len()].copy_from_slice(chunk);
+            put(&mut self.lines, index, line, Line([0; LINE]));
+            operations.push(Operation::WriteLine { index, line });
+        }
+        Ok((first, count))
+    }
+
+    /// One user less; the places of a content without users wait for [`Store::reclaim`].
+    pub fn release(&mut self, content: &Arc<Content>) {
+        let Some(placed) = self.placed.get_mut(content) else { return };
+        placed.users -= 1;
+        if placed.users > 0 {
+            return;
+        }
+        if let Some(placed) = self.placed.remove(content) {
+            self.cell_runs.retired.push((placed.answer.first_cell(), u32::from(placed.answer.cells())));
+            self.line_runs.retired.extend(placed.lines);
+            for part in &content.cells {
+                if let Body::Further(further) = &part.body {
+                    self.release(further);
+                }
+            }
+        }
+    }
+
+    /// Makes what was released usable again: no reader can be in it any more.
+    pub fn reclaim(&mut self) {
+        self.cell_runs.reclaim();
+        self.line_runs.reclaim();
+    }
+
+    /// Whether anything waits for [`Store::reclaim`].
+    pub fn has_retired(&self) -> bool {
+        !self.cell_runs.retired.is_empty() || !self.line_runs.retired.is_empty()
+    }
+}
+
+fn put<T: Copy>(table: &mut Vec<T>, index: u32, value: T, empty: T) {
+    let index = index as usize;
+    if index >= table.len() {
+        table.resize(index + 1, empty);
+    }
+    table[index] = value;
+}
