@@ -13,8 +13,12 @@ pub mod lookup;
 #[cfg(feature = "std")]
 pub mod authority;
 #[cfg(feature = "std")]
+pub mod diff;
+#[cfg(feature = "std")]
 pub mod model;
 #[cfg(feature = "std")]
 pub mod name;
+#[cfg(feature = "std")]
+pub mod tables;
 #[cfg(feature = "std")]
 pub mod view;

@@ -54,7 +54,10 @@ impl Namespace {
                     std::ptr::null(),
                 )
             })?;
-            Ok(Self { net: File::open("/proc/thread-self/ns/net")?, mounts: File::open("/proc/thread-self/ns/mnt")? })
+            Ok(Self {
+                net: File::open("/proc/thread-self/ns/net")?,
+                mounts: File::open("/proc/thread-self/ns/mnt")?,
+            })
         });
         let made = made.join().expect("the thread ends").expect("a namespace (root is needed)");
         made.sh("ip link set lo up");
@@ -135,10 +138,9 @@ impl Pair {
         let (server, client) = (Self::SERVER, Self::CLIENT);
         pair.server
             .sh(&format!("ip link add {server} type veth peer name {client} netns {}", pair.client.path()));
-        for (namespace, interface, addresses) in [
-            (&pair.server, server, Self::SERVER_ADDRESSES),
-            (&pair.client, client, Self::CLIENT_ADDRESSES),
-        ] {
+        for (namespace, interface, addresses) in
+            [(&pair.server, server, Self::SERVER_ADDRESSES), (&pair.client, client, Self::CLIENT_ADDRESSES)]
+        {
             let [ipv4, ipv6] = addresses;
             namespace.sh(&format!("ip link set {interface} up"));
             namespace.sh(&format!("ip addr add {ipv4}/24 dev {interface}"));

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use router_common::abi::{MIN_OWNERS, map};
-
-use super::Tables;
+use router_common::tables::Tables;
 
 /// Elements of each table that fit into one half. The location tries have none: each generation brings
 /// its own.

@@ -18,11 +18,13 @@ use router_common::abi::{
     MAX_INTERFACES, Owner, map,
 };
 use router_common::counter::Counter;
+use router_common::diff::Operation;
+use router_common::tables::Tables;
 
 use super::capacity::{Capacity, OutOfRoom};
 use super::mapped::{MappedArray, Words};
 use super::program::Loaded;
-use super::{Applied, Error, Operation, Tables, sys};
+use super::{Applied, Error, sys};
 
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
@@ -204,13 +206,9 @@ impl Instance {
         entries: &[(K, LocationEntry)],
     ) -> Result<()> {
         let count = u32::try_from(entries.len()).context("more locations than a trie can hold")?;
-        let trie = sys::create_trie(
-            name,
-            size_of::<K>() as u32,
-            size_of::<LocationEntry>() as u32,
-            count.max(1),
-        )
-        .with_context(|| format!("cannot make a trie for {count} entries"))?;
+        let trie =
+            sys::create_trie(name, size_of::<K>() as u32, size_of::<LocationEntry>() as u32, count.max(1))
+                .with_context(|| format!("cannot make a trie for {count} entries"))?;
         sys::update_many(trie.as_fd(), entries).with_context(|| format!("cannot fill {name}"))?;
         self.put_slot(outer, half, trie.as_fd())
     }

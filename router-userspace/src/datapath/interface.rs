@@ -58,7 +58,8 @@ impl Interface {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot look up interface {name:?}")),
         };
-        let answer = sys::route_request(&get_link(index)).with_context(|| format!("cannot ask for {name}"))?;
+        let answer =
+            sys::route_request(&get_link(index)).with_context(|| format!("cannot ask for {name}"))?;
         let mut found = parse(&answer).with_context(|| format!("cannot ask for {name}"))?;
         name.clone_into(&mut found.name);
         Ok(found)

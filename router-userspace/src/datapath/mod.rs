@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use router_common::abi::{self, Answer, Cell, Control, Line, MAX_INTERFACES};
+use router_common::abi::{self, Control, MAX_INTERFACES};
+use router_common::diff::Operation;
+use router_common::tables::Tables;
 
 pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
@@ -34,52 +36,6 @@ use self::instance::{Instance, Placement};
 use self::interface::Interface;
 use self::pins::{Directory, Set};
 use crate::settings::{Stale, XdpMode};
-
-/// A whole generation.
-#[derive(Clone, Debug)]
-pub struct Tables {
-    /// x
-    pub generation: abi::Generation,
-    /// x
-    pub owners: Vec<abi::Owner>,
-    /// x
-    pub regions: Vec<u64>,
-    /// x
-    pub answers: Vec<Answer>,
-    /// x
-    pub cells: Vec<Cell>,
-    /// x
-    pub lines: Vec<Line>,
-    /// x
-    pub locations4: Vec<(abi::LocationKey4, abi::LocationEntry)>,
-    /// x
-    pub locations6: Vec<(abi::LocationKey6, abi::LocationEntry)>,
-}
-
-/// x
-pub enum Operation {
-    /// x
-    WriteLine {
-        /// x
-        index: u32,
-        /// x
-        line: Line,
-    },
-    /// x
-    WriteCell {
-        /// x
-        index: u32,
-        /// x
-        cell: Cell,
-    },
-    /// x
-    SetAnswer {
-        /// x
-        index: u32,
-        /// x
-        answer: Answer,
-    },
-}
 
 /// How the datapath is set up.
 #[derive(Clone, Debug)]
@@ -472,11 +428,7 @@ fn usable(set: Option<&Set>, tables: &Tables) -> Result<Instance> {
 }
 
 /// Loads the program and pins it as a new set.
-fn pin_new(
-    directory: &Directory,
-    capacity: &Capacity,
-    counters: Option<PathBuf>,
-) -> Result<(Instance, Set)> {
+fn pin_new(directory: &Directory, capacity: &Capacity, counters: Option<PathBuf>) -> Result<(Instance, Set)> {
     let instance = Instance::new(program::load(capacity, counters)?)?;
     let set = directory.pin_set(program::build_id(), &instance.program, instance.maps())?;
     Ok((instance, set))

@@ -191,8 +191,7 @@ impl Directory {
 
     /// The sets, oldest first.
     pub fn sets(&self) -> Result<Vec<Set>> {
-        let mut sets: Vec<Set> =
-            self.entries(|_| true)?.iter().filter_map(|path| Set::parse(path)).collect();
+        let mut sets: Vec<Set> = self.entries(|_| true)?.iter().filter_map(|path| Set::parse(path)).collect();
         sets.sort_by_key(|set| set.serial);
         Ok(sets)
     }
@@ -347,7 +346,10 @@ fn prepare(root: &Path) -> Result<()> {
         return Ok(());
     }
     sys::mount_bpffs(MOUNT_SOURCE, root).with_context(|| {
-        format!("cannot mount a bpffs on {} (root is needed, or a bpffs that is mounted already)", root.display())
+        format!(
+            "cannot mount a bpffs on {} (root is needed, or a bpffs that is mounted already)",
+            root.display()
+        )
     })?;
     log::info!("mounted a bpffs on {}", root.display());
     Ok(())
@@ -371,15 +373,15 @@ fn unmount_if_empty(root: &Path) -> Result<()> {
 /// Whether nothing is in a directory but what the kernel puts into each bpffs (`maps.debug`, …), whose names
 /// are the only ones with a dot.
 fn is_empty(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|entries| {
-        entries.flatten().all(|entry| entry.file_name().as_bytes().contains(&b'.'))
-    })
+    fs::read_dir(path)
+        .is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name().as_bytes().contains(&b'.')))
 }
 
 /// Whether a bpffs that we mounted is mounted on exactly this path.
 fn is_own_mount(root: &Path) -> Result<bool> {
     let Ok(root) = fs::canonicalize(root) else { return Ok(false) };
-    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").context("cannot read the list of mounts")?;
+    let mounts =
+        fs::read_to_string("/proc/thread-self/mountinfo").context("cannot read the list of mounts")?;
     Ok(mounts.lines().any(|line| mount_of(line).is_some_and(|point| Path::new(&point) == root)))
 }
 

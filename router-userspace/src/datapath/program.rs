@@ -38,7 +38,9 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
     if let Some(pin) = counters {
         loader.map_pin_path(map::COUNTERS, pin);
     }
-    let mut object = loader.load(OBJECT).context("cannot make the maps of the XDP program (root, or CAP_BPF and CAP_NET_ADMIN, is needed)")?;
+    let mut object = loader
+        .load(OBJECT)
+        .context("cannot make the maps of the XDP program (root, or CAP_BPF and CAP_NET_ADMIN, is needed)")?;
     let program = load_program(&mut object)?;
     let names: Vec<String> = object.maps().map(|(name, _)| name.to_owned()).collect();
     let mut maps = HashMap::new();

@@ -81,7 +81,8 @@ fn address<T: ?Sized>(value: &T) -> u64 {
 }
 
 fn path_string(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
 /// `struct` of the `BPF_MAP_*_ELEM` commands.
@@ -107,16 +108,8 @@ pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result
         node: u32,
         name: [u8; 16],
     }
-    let mut attr = Attr {
-        kind: LPM_TRIE,
-        key,
-        value,
-        entries,
-        flags: NO_PREALLOC,
-        inner: 0,
-        node: 0,
-        name: [0; 16],
-    };
+    let mut attr =
+        Attr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, inner: 0, node: 0, name: [0; 16] };
     for (to, from) in attr.name.iter_mut().zip(name.bytes().take(15)) {
         *to = from;
     }
@@ -165,7 +158,9 @@ pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) ->
             // map's own types, and the kernel only reads them.
             match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
                 Ok(_) => continue,
-                Err(error) if matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL)) => {
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL)) =>
+                {
                     batches = false;
                 }
                 Err(error) => return Err(error),
@@ -193,7 +188,8 @@ pub fn update<K, V>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
 
 /// Empties a slot of an array of maps; `false` when it was empty.
 pub fn delete_slot(map: BorrowedFd<'_>, slot: u32) -> io::Result<bool> {
-    let mut attr = ElementAttr { map: map.as_raw_fd() as u32, pad: 0, key: address(&slot), value: 0, flags: 0 };
+    let mut attr =
+        ElementAttr { map: map.as_raw_fd() as u32, pad: 0, key: address(&slot), value: 0, flags: 0 };
     // SAFETY: laid out as for BPF_MAP_DELETE_ELEM; the key is an array's u32.
     match unsafe { bpf(command::MAP_DELETE_ELEM, &mut attr) } {
         Ok(_) => Ok(true),
@@ -446,7 +442,9 @@ pub fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
 /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: `synchronize_rcu()` on a machine with several CPUs on line.
 pub fn membarrier() -> io::Result<()> {
     // SAFETY: a system call without pointers.
-    match unsafe { libc::syscall(libc::SYS_membarrier, libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL), 0, 0) } {
+    match unsafe {
+        libc::syscall(libc::SYS_membarrier, libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL), 0, 0)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -529,8 +527,7 @@ pub fn route_request(request: &[u8]) -> io::Result<Vec<u8>> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: writes at most the length of `answer`.
-    let received =
-        unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     answer.truncate(received);
     Ok(answer)
