@@ -16,14 +16,15 @@ mod mapped;
 pub mod object;
 mod pins;
 mod program;
+mod start;
 mod sys;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use router_common::abi::{self, Control, MAX_INTERFACES};
+use anyhow::{Context, Result};
+use router_common::abi::{self, Control};
 use router_common::diff::Operation;
 use router_common::tables::Tables;
 
@@ -33,14 +34,13 @@ pub use self::interface::Mode;
 pub use self::pins::default_directory;
 
 use self::instance::{Instance, Placement};
-use self::interface::Interface;
 use self::pins::{Directory, Set};
 use crate::settings::{Stale, XdpMode};
 
 /// How the datapath is set up.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
-    /// Interfaces to answer on, at most [`MAX_INTERFACES`].
+    /// Interfaces to answer on, at most [`abi::MAX_INTERFACES`].
     pub interfaces: &'a [String],
     /// Where the program is to run.
     pub mode: XdpMode,
@@ -116,8 +116,11 @@ pub struct Datapath {
 struct Pinned {
     directory: Directory,
     set: Set,
-    links: Vec<(u32, OwnedFd)>,
+    links: Links,
 }
+
+/// Links, by the index of their interface.
+type Links = Vec<(u32, OwnedFd)>;
 
 impl Datapath {
     /// Brings `tables` into service on the interfaces: adopts what an earlier agent left or loads the
@@ -127,99 +130,7 @@ impl Datapath {
     /// When an interface is missing or has somebody else's program, another agent runs, or the kernel
     /// refuses. What was attached before goes on, and nothing new is left behind.
     pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Self, Start)> {
-        let interfaces = find_interfaces(options.interfaces)?;
-        let directory = Directory::open(&options.pin_dir)?;
-        let mut made = Vec::new();
-        match Self::start(options, tables, &interfaces, &directory, &mut made) {
-            Ok((instance, set, links, attached, start)) => {
-                let pinned = Some(Pinned { directory, set, links });
-                let places = interfaces.iter().map(place).collect();
-                Ok((Self { instance, pinned, places, attached, stale: options.stale }, start))
-            }
-            Err(error) => {
-                for (index, link) in &made {
-                    warn(directory.remove_link(link, *index));
-                }
-                drop(made);
-                warn(directory.remove_unused_sets(None));
-                warn(directory.close());
-                Err(error)
-            }
-        }
-    }
-
-    /// The part of [`Self::open`] that can fail half-way; `made` are the links it made, pinned or not.
-    fn start(
-        options: &Options<'_>,
-        tables: &Tables,
-        interfaces: &[Interface],
-        directory: &Directory,
-        made: &mut Vec<(u32, OwnedFd)>,
-    ) -> Result<(Instance, Set, Vec<(u32, OwnedFd)>, Vec<Attached>, Start)> {
-        let old_links = directory.links()?;
-        for interface in interfaces {
-            attach::refuse_foreign(interface, &old_links)?;
-        }
-        let old_set = directory.current(&old_links)?;
-        // Sets that no link holds are what a crash left; they only take memory.
-        directory.remove_unused_sets(None)?;
-
-        let (usable, start) = if old_links.is_empty() {
-            (None, Start::Fresh)
-        } else {
-            match usable(old_set.as_ref(), tables) {
-                Ok(instance) => (Some(instance), Start::Adopted),
-                Err(reason) => (None, Start::Replaced(format!("{reason:#}"))),
-            }
-        };
-        let (mut instance, set) = match (usable, &old_set) {
-            (Some(instance), Some(set)) => (instance, set.clone()),
-            _ => pin_new(directory, &Capacity::for_tables(tables), None)?,
-        };
-        let places: Vec<abi::Interface> = interfaces.iter().map(place).collect();
-        let placement = Placement { interfaces: &places, flags: stale_flag(options.stale) };
-        instance.install(tables, placement, 0)?;
-        instance.renew_lease(options.lease);
-
-        let mut kept = Vec::new();
-        let mut attached = Vec::new();
-        let mut unwanted = Vec::new();
-        for old in old_links {
-            match interfaces.iter().find(|interface| interface.index == old.interface) {
-                Some(interface) if attach::suits(interface, options.mode) => {
-                    if old.program != instance.program_id {
-                        sys::update_link(old.link.as_fd(), instance.program.as_fd())
-                            .with_context(|| format!("cannot exchange the program on {}", interface.name))?;
-                    }
-                    attached.push(attach::adopted(interface, options.mode));
-                    kept.push((old.interface, old.link));
-                }
-                _ => unwanted.push(old),
-            }
-        }
-        for old in unwanted {
-            if let Some(interface) = interfaces.iter().find(|interface| interface.index == old.interface) {
-                // Native and generic exclude each other, so there is a moment with neither.
-                log::warn!("{}: detached to attach it in another mode", interface.name);
-            }
-            directory.remove_link(&old.link, old.interface)?;
-        }
-        for interface in interfaces {
-            if attached.iter().any(|attached| attached.index == interface.index) {
-                continue;
-            }
-            let (link, new) = attach::attach(instance.program.as_fd(), interface, options.mode)?;
-            made.push((interface.index, link));
-            if let Some((_, link)) = made.last() {
-                directory.pin_link(link, interface.index)?;
-            }
-            attached.push(new);
-        }
-        // In the order of the configuration.
-        attached.sort_by_key(|attached| interfaces.iter().position(|i| i.index == attached.index));
-        directory.remove_unused_sets(Some(&set))?;
-        kept.append(made);
-        Ok((instance, set, kept, attached, start))
+        start::open(options, tables)
     }
 
     /// Loads the program and installs tables without attaching or pinning anything: for
@@ -273,7 +184,7 @@ impl Datapath {
             return Ok(());
         };
         let counters = pinned.set.path.join(abi::map::COUNTERS);
-        let (mut instance, set) = pin_new(&pinned.directory, &capacity, Some(counters))?;
+        let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
             instance.install(tables, placement, serial)?;
             instance.set_deadline(deadline);
@@ -383,55 +294,13 @@ pub fn remove_leftovers(pin_dir: &Path) -> Result<usize> {
 }
 
 /// Removes links first: until the last one is gone its set counts.
-fn remove(directory: Directory, links: Vec<(u32, OwnedFd)>) -> Result<()> {
+fn remove(directory: Directory, links: Links) -> Result<()> {
     let mut first_error = Ok(());
     for (interface, link) in links {
         first_error = first_error.and(directory.remove_link(&link, interface));
     }
     first_error = first_error.and(directory.remove_unused_sets(None));
     first_error.and(directory.close())
-}
-
-/// Finds the interfaces of a configuration.
-fn find_interfaces(names: &[String]) -> Result<Vec<Interface>> {
-    if names.is_empty() {
-        bail!("no interface to attach to");
-    }
-    if names.len() > MAX_INTERFACES {
-        bail!("{} interfaces, at most {MAX_INTERFACES} can be attached to", names.len());
-    }
-    let mut found: Vec<Interface> = Vec::new();
-    for name in names {
-        let interface = Interface::find(name)?;
-        if found.iter().any(|other| other.index == interface.index) {
-            bail!("interface {name:?} is given twice");
-        }
-        found.push(interface);
-    }
-    Ok(found)
-}
-
-/// Opens a pinned set when this agent can go on with it; else says why not.
-fn usable(set: Option<&Set>, tables: &Tables) -> Result<Instance> {
-    let set = set.context("the maps of the attached program are not pinned any more")?;
-    if set.abi != abi::ABI_VERSION {
-        bail!("its tables have ABI version {}, this agent's {}", set.abi, abi::ABI_VERSION);
-    }
-    if set.build != program::build_id() {
-        bail!("it is another build of the program");
-    }
-    let program = set.program().context("its program cannot be opened")?;
-    let maps = set.maps().context("its maps cannot be opened")?.into_iter().collect();
-    let instance = Instance::new(program::Loaded { program, maps })?;
-    instance.capacity().fits(tables)?;
-    Ok(instance)
-}
-
-/// Loads the program and pins it as a new set.
-fn pin_new(directory: &Directory, capacity: &Capacity, counters: Option<PathBuf>) -> Result<(Instance, Set)> {
-    let instance = Instance::new(program::load(capacity, counters)?)?;
-    let set = directory.pin_set(program::build_id(), &instance.program, instance.maps())?;
-    Ok((instance, set))
 }
 
 /// Exchanges the program in every link, or in none. An interface that went away is left out.
@@ -453,10 +322,6 @@ fn exchange(links: &[(u32, OwnedFd)], old: &Instance, new: &Instance) -> Result<
         }
     }
     Ok(())
-}
-
-fn place(interface: &Interface) -> abi::Interface {
-    abi::Interface { index: interface.index, mac: interface.mac, pad: [0; 2] }
 }
 
 fn stale_flag(stale: Stale) -> u32 {
