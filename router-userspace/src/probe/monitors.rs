@@ -249,4 +249,4 @@ impl Watched {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -12,7 +12,7 @@ use router_common::model::ProbeTarget;
 /// How often a target is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// From the start of one probe to the start of the next, ±10 %.
+    /// From the start of one probe to the start of the next, ±10 %; to the second one 50 to 100 %.
     pub interval: Duration,
     /// Bound on one probe, everything included.
     pub timeout: Duration,
@@ -74,6 +74,8 @@ struct Slot {
     /// `None` while in flight.
     due: Option<Instant>,
     started: Option<Instant>,
+    /// Whether the first probe is over.
+    repeats: bool,
 }
 
 /// The plan.
@@ -151,7 +153,7 @@ impl Planner {
         self.next_key += 1;
         let target = Arc::new(target);
         self.keys.insert(Arc::clone(&target), key);
-        self.slots.insert(key, Slot { target, schedule, due: Some(now), started: None });
+        self.slots.insert(key, Slot { target, schedule, due: Some(now), started: None, repeats: false });
         self.due.insert((now, key));
     }
 
@@ -201,7 +203,11 @@ impl Planner {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(slot) = self.slots.get_mut(&key) else { return };
         let started = slot.started.unwrap_or(now);
-        let due = (started + self.jitter.spread(slot.schedule.interval)).max(now);
+        // What starts together, after a start of the agent or a reload, is spread once and for all by its
+        // second probe; ±10 % alone would let the same wave come back for many rounds.
+        let (from, to) = if slot.repeats { (0.9, 1.1) } else { (0.5, 1.0) };
+        slot.repeats = true;
+        let due = (started + self.jitter.between(slot.schedule.interval, from, to)).max(now);
         slot.due = Some(due);
         self.due.insert((due, key));
     }
@@ -257,18 +263,19 @@ impl Pace {
     }
 }
 
-/// Uniform jitter of ±10 % (SplitMix64, because it has to be spread and seedable, not secret).
+/// Uniform jitter (SplitMix64, because it has to be spread and seedable, not secret).
 struct Jitter(u64);
 
 impl Jitter {
-    fn spread(&mut self, interval: Duration) -> Duration {
+    /// Between these parts of the interval.
+    fn between(&mut self, interval: Duration, from: f64, to: f64) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
         let unit = (z >> 11) as f64 / (1u64 << 53) as f64;
-        interval.mul_f64(0.9 + 0.2 * unit)
+        interval.mul_f64(from + (to - from) * unit)
     }
 }
 

@@ -66,7 +66,7 @@ impl Prober {
 
     /// As [`probe`](Self::probe), and tells what was sent and got.
     pub async fn probe_recorded(&self, target: &ProbeTarget, timeout: Duration) -> (Observation, Transcript) {
-        let mut transcript = Transcript::default();
+        let mut transcript = Transcript { wanted: true, ..Transcript::default() };
         let recording = Recording::default();
         let observation = self.run(target, timeout, &mut transcript, Some(recording.clone())).await;
         (transcript.sent, transcript.got) = recording.take();
@@ -124,8 +124,6 @@ impl Prober {
             transcript.timings.finished = Some(begun.elapsed());
             return Ok(Observation { outcome: Outcome::Connected, latency: Some(latency) });
         };
-        // Small requests go out at once.
-        let _ = stream.set_nodelay(true);
         let exchange = http::Exchange { request, begun, recording };
         let status = match target.protocol {
             ProbeProtocol::Https => {
@@ -149,6 +147,8 @@ impl Prober {
             .tls
             .config(target.verify)
             .map_err(|error| Failed::new(ProbeFault::Local, error.to_string()))?;
+        // The request shall not wait for the acknowledgement of the handshake's last message.
+        let _ = stream.set_nodelay(true);
         let name = http::server_name(target)?;
         let sni = match &name {
             rustls::pki_types::ServerName::DnsName(name) => Some(name.as_ref().to_owned()),
@@ -184,7 +184,9 @@ async fn connect(
         let share = deadline.saturating_duration_since(started) / left;
         match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                transcript.local = stream.local_addr().ok();
+                if transcript.wanted {
+                    transcript.local = stream.local_addr().ok();
+                }
                 return Ok((stream, started));
             }
             Ok(Err(error)) => failed = Failed::from_chain(&error, ProbeFault::Unreachable),

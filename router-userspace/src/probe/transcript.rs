@@ -29,6 +29,8 @@ pub struct Transcript {
     pub timings: Timings,
     /// What the system or the library said of the failure.
     pub error: Option<String>,
+    /// Whether anybody will read this; what costs a system call is left out otherwise.
+    pub(super) wanted: bool,
 }
 
 /// Times from the start of the probe.
@@ -72,6 +74,7 @@ impl Default for Transcript {
             stage: Stage::Resolve,
             timings: Timings::default(),
             error: None,
+            wanted: false,
         }
     }
 }

@@ -25,7 +25,7 @@ fn place(host: u8) -> ProbeTarget {
     }
 }
 
-fn monitor(host: u8, window: WindowRule, interval: u64) -> Monitor {
+pub(in crate::probe) fn monitor(host: u8, window: WindowRule, interval: u64) -> Monitor {
     Monitor {
         target: place(host),
         expected_status: vec![(200, 200)],
@@ -35,7 +35,7 @@ fn monitor(host: u8, window: WindowRule, interval: u64) -> Monitor {
     }
 }
 
-fn endpoint(name: &str, monitor: Option<Monitor>) -> Endpoint {
+pub(in crate::probe) fn endpoint(name: &str, monitor: Option<Monitor>) -> Endpoint {
     Endpoint {
         name: name.to_owned(),
         target: Target::Addresses { ipv4: vec![Ipv4Addr::LOCALHOST], ipv6: Vec::new() },
@@ -53,7 +53,7 @@ fn endpoint(name: &str, monitor: Option<Monitor>) -> Endpoint {
 }
 
 /// Profiles by name; endpoints get distinct priorities.
-fn model(profiles: Vec<(&str, Vec<Endpoint>)>) -> Model {
+pub(in crate::probe) fn model(profiles: Vec<(&str, Vec<Endpoint>)>) -> Model {
     let profiles = profiles
         .into_iter()
         .map(|(name, mut endpoints)| {
@@ -77,7 +77,7 @@ fn build(profiles: Vec<Profile>) -> Model {
     Model::new(Parts { profiles, ..Parts::default() }).unwrap()
 }
 
-fn id(profile: u32, index: u32) -> EndpointId {
+pub(in crate::probe) fn id(profile: u32, index: u32) -> EndpointId {
     EndpointId { profile: ProfileId(profile), index }
 }
 

@@ -57,9 +57,11 @@ fn first_at_once_then_every_interval_with_jitter() {
         gaps.push(until - now);
         now = until;
     }
+    let second = gaps.remove(0);
+    assert!((ms(15_000)..=ms(30_000)).contains(&second), "spread once: {second:?}");
     assert!(gaps.iter().all(|gap| (ms(27_000)..=ms(33_000)).contains(gap)));
     assert!(gaps.iter().any(|gap| *gap < ms(28_000)) && gaps.iter().any(|gap| *gap > ms(32_000)));
-    let mean = gaps.iter().sum::<Duration>() / 200;
+    let mean = gaps.iter().sum::<Duration>() / 199;
     assert!((ms(29_500)..=ms(30_500)).contains(&mean), "{mean:?}");
 }
 
@@ -118,7 +120,7 @@ fn equal_targets_are_one_at_the_smallest_interval() {
     let (started, _) = start_all(&mut planner, zero);
     planner.finished(started[0].key, zero);
     let due = planner.due(&target(1)).flatten().unwrap();
-    assert!((ms(4500)..=ms(5500)).contains(&(due - zero)));
+    assert!((ms(2500)..=ms(5000)).contains(&(due - zero)));
 }
 
 #[test]
@@ -201,6 +203,7 @@ fn twenty_thousand_targets_keep_their_times() {
     let zero = Instant::now();
     planner.replace((0..20_000).map(|n| (target(n), every(10))).collect(), zero);
     let mut late = Vec::new();
+    let mut busiest = 0;
     let mut flying: std::collections::VecDeque<(Instant, Key)> = Default::default();
     // One minute in ticks of a millisecond; each probe takes 30 ms.
     for tick in 0..60_000 {
@@ -209,13 +212,18 @@ fn twenty_thousand_targets_keep_their_times() {
             let (_, key) = flying.pop_front().unwrap();
             planner.finished(key, now);
         }
-        for start in start_all(&mut planner, now).0 {
+        let started = start_all(&mut planner, now).0;
+        if tick > 15_000 {
+            busiest = busiest.max(started.len());
+        }
+        for start in started {
             late.extend(start.late);
             flying.push_back((now + ms(30), start.key));
         }
     }
     late.sort();
     assert!((85_000..=115_000).contains(&late.len()), "{} repeats", late.len());
+    assert!(busiest < 25, "on average 2 a millisecond, and {busiest} in one: the first wave is spread");
     let p99 = late[late.len() * 99 / 100];
     assert!(p99 < ms(500), "p99 of lateness {p99:?}");
 }

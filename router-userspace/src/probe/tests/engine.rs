@@ -3,15 +3,17 @@
 use std::time::{Duration, Instant};
 
 use router_common::health::{Outcome, ProbeFault};
-use router_common::model::ProbeProtocol;
+use router_common::model::{Monitor, ProbeProtocol, WindowRule};
+use router_common::view::Health;
 use tokio::sync::mpsc;
 
 use super::server::{Act, OK, Server};
 use super::{get, http, target};
-use crate::probe::{Applied, Engine, Limits, NextProbe, Observed, Schedule};
+use crate::probe::monitors::tests::{endpoint, id, model, monitor};
+use crate::probe::{Applied, Engine, Limits, Monitors, NextProbe, Observed, Schedule, targets_of, unix_now};
 
 fn every(ms: u64) -> Schedule {
-    Schedule { interval: Duration::from_millis(ms), timeout: Duration::from_millis(ms - 1) }
+    Schedule { interval: Duration::from_millis(ms), timeout: Duration::from_secs(5) }
 }
 
 async fn next(events: &mut mpsc::Receiver<Observed>) -> Observed {
@@ -85,13 +87,16 @@ async fn one_connection_and_one_request_for_each_probe() {
     for _ in 0..10 {
         assert_eq!(next(&mut events).await.observation.outcome, Outcome::Status(200));
     }
+    assert_eq!(engine.stats().targets, 1, "equal targets are one");
+    engine.set_targets(Vec::new());
+    eventually("no flight left", || engine.stats().in_flight == 0).await;
     let stats = engine.stats();
     engine.shutdown().await;
-    assert_eq!(stats.targets, 1, "equal targets are one");
     assert!(stats.answered >= 10 && stats.failed == 0, "{stats:?}");
     assert!(stats.lateness.iter().sum::<u64>() + 1 >= 10, "{stats:?}");
-    assert_eq!(server.connections(), server.requests().len());
-    assert!(server.connections() as u64 <= stats.started + 1);
+    // The last one may have been dropped on its way.
+    assert!(server.connections() - server.requests().len() <= 1);
+    assert!(stats.started - server.connections() as u64 <= 1, "{stats:?}");
 }
 
 #[tokio::test]
@@ -140,7 +145,7 @@ async fn probes_under_way_are_capped() {
         .map(|n| {
             let mut target = get(silent.address);
             target.path = format!("/{n}");
-            (target, Schedule { interval: Duration::from_secs(60), timeout: Duration::from_millis(200) })
+            (target, Schedule { interval: Duration::from_secs(60), timeout: Duration::from_millis(800) })
         })
         .collect();
     engine.set_targets(targets);
@@ -198,4 +203,35 @@ async fn a_slow_receiver_slows_the_probes_and_loses_none() {
     }
     assert_eq!(paths.len(), 8);
     engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn two_profiles_one_probe_on_the_wire_two_verdicts() {
+    let server = Server::start(Act::Reply(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())).await;
+    let here = |window, expected_status| Monitor {
+        target: http(server.address),
+        expected_status,
+        ..monitor(1, window, 30)
+    };
+    let strict = here(WindowRule::Tolerated { failures: 0 }, vec![(200, 200)]);
+    let patient = here(WindowRule::Samples { size: 4, successful: 2 }, vec![(200, 200)]);
+    let wide = here(WindowRule::Tolerated { failures: 0 }, vec![(200, 299)]);
+    let model = model(vec![
+        ("strict", vec![endpoint("x", Some(strict))]),
+        ("patient", vec![endpoint("x", Some(patient))]),
+        ("wide", vec![endpoint("x", Some(wide))]),
+    ]);
+    let mut monitors = Monitors::new(&model);
+    let (sender, mut events) = mpsc::channel(64);
+    let engine = Engine::start(Limits::default(), sender);
+    engine.set_targets(targets_of(&model));
+    let seen = next(&mut events).await;
+    let mut changed = monitors.observe(&seen.target, &seen.observation, unix_now());
+    changed.sort_by_key(|(endpoint, _)| *endpoint);
+    assert_eq!(
+        changed,
+        [(id(0, 0), Health::Unhealthy), (id(1, 0), Health::Healthy), (id(2, 0), Health::Healthy)]
+    );
+    engine.shutdown().await;
+    assert_eq!((server.connections(), server.requests().len()), (1, 1));
 }

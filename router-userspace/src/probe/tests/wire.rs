@@ -10,7 +10,7 @@ use super::server::{Act, OK, Server, client_sockets};
 use super::{get, http, target};
 use crate::probe::{BODY_LIMIT, Prober, Settings, USER_AGENT, probe_once, sendable};
 
-const TIMEOUT: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Probes; fails when it takes much longer than the timeout, or leaves a task or a connection.
 async fn probe(target: &ProbeTarget, server: &Server) -> Observation {
@@ -19,7 +19,7 @@ async fn probe(target: &ProbeTarget, server: &Server) -> Observation {
     let prober = Prober::new(Settings::default());
     let begun = Instant::now();
     let observation = prober.probe(target, TIMEOUT).await;
-    assert!(begun.elapsed() < TIMEOUT + Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * TIMEOUT, "{:?}", begun.elapsed());
     server.assert_no_connection().await;
     // What the server's own tasks do is its business: they end when the connection does, or still sleep.
     let now = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -138,12 +138,12 @@ async fn latency_is_up_to_the_last_octet() {
     let act = Act::Drip(head("HTTP/1.1 200 OK\nContent-Length: 5\n\n"), b"12345".to_vec(), pause);
     let server = Server::start(act).await;
     let latency = probe(&get(server.address), &server).await.latency.unwrap();
-    assert!((5 * pause..10 * pause).contains(&latency), "{latency:?}");
+    assert!((5 * pause..TIMEOUT).contains(&latency), "{latency:?}");
     // To HEAD there is no body, whatever the head claims: the farewell is not part of the latency either.
     let silent_after = Server::start(Act::Reply(head("HTTP/1.1 200 OK\nContent-Length: 5\n\n"))).await;
     let observation = probe(&http(silent_after.address), &silent_after).await;
     assert_eq!(observation.outcome, Outcome::Status(200));
-    assert!(observation.latency.unwrap() < Duration::from_millis(100));
+    assert!(observation.latency.unwrap() < TIMEOUT / 2);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_failure_is_told_as_far_as_it_came() {
     assert!(transcript.error.is_some());
     let silent = Server::start(Act::Silent).await;
     let (_, transcript) = probe_once(&get(silent.address), TIMEOUT).await;
-    assert!(transcript.to_string().contains("timeout waiting for the response, after 400ms"), "{transcript}");
+    assert!(transcript.to_string().contains("timeout waiting for the response, after 700ms"), "{transcript}");
     assert!(transcript.status_line().is_none());
 }
 
@@ -266,7 +266,7 @@ async fn a_server_that_never_accepts() {
         let begun = Instant::now();
         let full = prober.probe(&target(address, protocol), TIMEOUT).await;
         assert_eq!(full.outcome, fault(ProbeFault::Timeout(Stage::Connect)));
-        assert!(begun.elapsed() < TIMEOUT + Duration::from_millis(300));
+        assert!(begun.elapsed() < 2 * TIMEOUT);
     }
     assert_eq!(client_sockets(address.port()).len(), before);
 }
