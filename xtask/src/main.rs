@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 mod demo;
 mod interrupt;
 mod leftovers;
 mod licences;
+mod lint;
 mod setup;
 mod shell;
 mod suite;
@@ -50,6 +51,8 @@ enum Task {
         #[arg(long, value_name = "PATH")]
         binary: Option<PathBuf>,
     },
+    /// Format, clippy for host and BPF, documentation, tidy, licences: what CI checks besides the tests.
+    Lint,
     /// Check the project's own rules: who may name what, and how long a file is.
     Tidy,
     /// Check the licences of all dependencies against deny.toml.
@@ -70,17 +73,26 @@ enum Task {
     Sample(demo::sampler::Order),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
         Task::Setup => setup::run(),
         Task::Build { release } => setup::build(release).map(|_| ()),
         Task::Test => suite::run(),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
+        Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Licences => licences::run(),
         Task::Leftovers => leftovers::run(),
         Task::Endpoint { name, listen } => demo::endpoint::serve(&name, &listen),
         Task::Sample(order) => demo::sampler::run(&order),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not as the result of `main`: a backtrace would bury the sentence.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -10,6 +10,7 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -55,6 +56,12 @@ pub fn build(release: bool) -> Result<PathBuf> {
     }
     shell::run(&mut cargo)?;
     Ok(target()?.join(if release { "release" } else { "debug" }).join("xroute"))
+}
+
+/// clippy, fit to look at the XDP program, with the toolchain that builds it; installed when it is not there.
+pub fn clippy_for_bpf() -> Result<Command> {
+    ensure(Need::Build)?;
+    toolchain::recorded(&directory()?).context("the set-up recorded no toolchain")?.clippy()
 }
 
 /// Where cargo puts what it builds.

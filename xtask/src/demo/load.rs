@@ -165,6 +165,6 @@ mod tests {
     fn every_name_is_asked_for_in_both_types_and_in_mixed_case() {
         let file = query_file();
         assert_eq!(file.lines().count(), PROFILES.len() * 4);
-        assert!(file.contains("WwW.GsLb.ExAmPlE.CoM AAAA\n"), "{file}");
+        assert!(file.contains("WwW.GsLb.eXaMpLe.cOm AAAA\n"), "{file}");
     }
 }

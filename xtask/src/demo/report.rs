@@ -155,36 +155,36 @@ pub fn table(evidence: &Evidence) -> String {
 }
 
 fn write_table(text: &mut String, evidence: &Evidence) -> std::fmt::Result {
-    writeln!(text, "\n{:32} {:>10} {:>10} {:>6} {:>12}", "", "sent", "answered", "lost", "queries/s")?;
+    writeln!(text, "\n{:40} {:>10} {:>10} {:>6} {:>12}", "", "sent", "answered", "lost", "queries/s")?;
     for load in &evidence.loads {
         let title = format!("dnsperf {}", load.title);
         writeln!(
             text,
-            "{title:32.32} {:>10} {:>10} {:>6} {:>12.0}",
+            "{title:40.40} {:>10} {:>10} {:>6} {:>12.0}",
             load.sent, load.answered, load.lost, load.rate
         )?;
     }
     let sent = evidence.samples.len();
     let answered = evidence.samples.iter().filter(|sample| sample.answered.is_some()).count();
-    writeln!(text, "{:32} {sent:>10} {answered:>10} {:>6}", "sampler", sent - answered)?;
+    writeln!(text, "{:40} {sent:>10} {answered:>10} {:>6}", "sampler", sent - answered)?;
     let (sent, answered) = (evidence.sent(), evidence.answered());
     writeln!(
         text,
-        "{:32} {sent:>10} {answered:>10} {:>6} {:>12.0}",
+        "{:40} {sent:>10} {answered:>10} {:>6} {:>12.0}",
         "all",
         sent - answered,
         evidence.rate()
     )?;
 
     writeln!(text, "\nAnswers per endpoint, by when the query was sent")?;
-    writeln!(text, "{:32} {:>10} {:>12} {:>10} {:>10}", "", "before", "unnoticed", "down", "revived")?;
+    writeln!(text, "{:40} {:>10} {:>12} {:>10} {:>10}", "", "before", "unnoticed", "down", "revived")?;
     for (profile, name) in PROFILES.iter().enumerate() {
         for endpoint in &ENDPOINTS {
             let counts = evidence.by_phase(profile, endpoint.ipv4);
             let [before, unnoticed, down, after] =
                 PHASES.map(|phase| counts.get(&phase).copied().unwrap_or(0));
             let title = format!("{name}: {} {}", endpoint.name, endpoint.ipv4);
-            writeln!(text, "{title:32} {before:>10} {unnoticed:>12} {down:>10} {after:>10}")?;
+            writeln!(text, "{title:40} {before:>10} {unnoticed:>12} {down:>10} {after:>10}")?;
         }
     }
 

@@ -11,6 +11,8 @@ use crate::shell;
 
 /// Debian's compiler, its cargo and the sources of `core` that belong to it.
 const DEBIAN: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
+/// The linter that belongs to it; only CI needs it.
+const DEBIAN_CLIPPY: &str = "rust-web-clippy";
 /// The oldest of them that builds the XDP program: major and minor.
 const DEBIAN_SINCE: (u32, u32) = (1, 96);
 /// What Debian's compiler is called in rustup.
@@ -63,12 +65,43 @@ impl Toolchain {
             .with_context(|| format!("toolchain `{}` does not say which LLVM it has", self.0))
     }
 
+    /// `cargo clippy` of this toolchain, with what the compiler needs to build `core`.
+    pub fn clippy(&self) -> Result<Command> {
+        let clippy = || {
+            let mut cargo = self.program("cargo");
+            // What rustup set for the cargo that runs us.
+            for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+                cargo.env_remove(variable);
+            }
+            cargo.env("RUSTC_BOOTSTRAP", "1").arg("clippy");
+            cargo
+        };
+        if shell::output(clippy().arg("--version")).is_err() {
+            match self.0.as_str() {
+                SYSTEM | LINKED => packages::install(&[DEBIAN_CLIPPY])?,
+                name => shell::run(shell::command("rustup").args([
+                    "component",
+                    "add",
+                    "clippy",
+                    "--toolchain",
+                    name,
+                ]))?,
+            }
+        }
+        shell::output(clippy().arg("--version"))?;
+        Ok(clippy())
+    }
+
     fn rustc(&self) -> Command {
+        self.program("rustc")
+    }
+
+    fn program(&self, name: &str) -> Command {
         if self.0 == SYSTEM {
-            return shell::command("/usr/bin/rustc");
+            return shell::command(Path::new("/usr/bin").join(name));
         }
         let mut rustup = shell::command("rustup");
-        rustup.args(["run", &self.0, "rustc"]);
+        rustup.args(["run", &self.0, name]);
         rustup
     }
 }
