@@ -32,7 +32,7 @@ fn clippy_for_bpf() -> Result<()> {
         .current_dir(shell::root())
         .args(["--locked", "--package", "router-ebpf", "--release", "--target", "bpfel-unknown-none"])
         .args(["-Z", "build-std=core", "--target-dir"])
-        .arg(setup::target()?.join("bpf"))
+        .arg(setup::target()?.join("bpf-clippy"))
         .args(["--", "-D", "warnings"])
         .env("RUSTFLAGS", format!("--cfg=bpf_target_arch=\"{}\"", std::env::consts::ARCH));
     shell::run(&mut clippy)
