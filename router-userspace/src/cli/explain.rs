@@ -56,11 +56,7 @@ impl Explain {
                 client::get(&self.agent.path(None)?, "/v1/explain", &query)?
             }
         };
-        match self.format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
-            Format::Text => print!("{explanation}"),
-        }
-        Ok(())
+        super::print_as(self.format, &explanation)
     }
 }
 
