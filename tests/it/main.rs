@@ -1,1 +1,3 @@
+//! One test binary: linked once, and one list of tests.
 
+mod packets;
