@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{ArrayOfMaps, Map, MapData, PerCpuArray};
+use aya::maps::{ArrayOfMaps, Map, MapData};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
 use router_common::abi::{self, Answer, Cell, Control, Generation, Line, LocationEntry, Owner, map};
@@ -58,6 +58,7 @@ const HALF: u32 = 4096;
 /// The program, loaded, with maps of its own.
 pub struct ProgRun {
     ebpf: Ebpf,
+    cpus: usize,
     control: Table<u64>,
     generations: Table<Generation>,
     owners: Table<Owner>,
@@ -108,6 +109,7 @@ impl ProgRun {
             answers: Table::of(&ebpf, map::ANSWERS, HALF as usize * 2)?,
             cells: Table::of(&ebpf, map::CELLS, HALF as usize * 2)?,
             lines: Table::of(&ebpf, map::LINES, HALF as usize * 2)?,
+            cpus: aya::util::nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
             ebpf,
         })
     }
@@ -188,9 +190,11 @@ impl ProgRun {
     /// # Errors
     /// When the map cannot be read.
     pub fn counters(&self) -> Result<Vec<u64>> {
-        let counters: PerCpuArray<&MapData, u64> =
-            self.ebpf.map(map::COUNTERS).context("no counters")?.try_into()?;
-        (0..Counter::COUNT as u32).map(|index| Ok(counters.get(&index, 0)?.iter().sum())).collect()
+        let Some(Map::PerCpuArray(counters)) = self.ebpf.map(map::COUNTERS) else {
+            anyhow::bail!("no counters")
+        };
+        let fd = counters.fd().as_fd();
+        (0..Counter::COUNT as u32).map(|index| Ok(raw::lookup(fd, index, self.cpus)?.iter().sum())).collect()
     }
 
     /// Instructions that the verifier walked through.
@@ -403,6 +407,7 @@ mod raw {
     }
 
     const MAP_CREATE: i64 = 0;
+    const MAP_LOOKUP: i64 = 1;
     const MAP_UPDATE: i64 = 2;
     const PROG_LOAD: i64 = 5;
     const PROG_TEST_RUN: i64 = 10;
@@ -438,10 +443,11 @@ mod raw {
         unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
     }
 
-    /// Loads an XDP program (with multi-buffer support, like ours: a tail call needs that).
+    /// Loads an XDP program, with multi-buffer support and attach type like ours: a tail call needs that.
     pub fn load(code: &[Instruction]) -> Result<OwnedFd> {
         const XDP: u32 = 6;
         const HAS_FRAGS: u32 = 1 << 5;
+        const ATTACH_XDP: u32 = 37;
         let license = c"Dual MIT/GPL";
         let mut log = vec![0u8; 1 << 16];
         let loaded = Attributes::new()
@@ -453,9 +459,23 @@ mod raw {
             .u32(28, log.len() as u32)
             .u64(32, log.as_mut_ptr() as u64)
             .u32(44, HAS_FRAGS)
+            .u32(68, ATTACH_XDP)
             .call(PROG_LOAD);
         let text = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
         Ok(owned(loaded.with_context(|| format!("a small program does not load: {text}"))?))
+    }
+
+    /// An element of a per-CPU array of numbers: one for each possible CPU. (aya asks sysfs for their number
+    /// each time.)
+    pub fn lookup(map: BorrowedFd<'_>, index: u32, cpus: usize) -> Result<Vec<u64>> {
+        let mut values = vec![0u64; cpus];
+        Attributes::new()
+            .u32(0, map.as_raw_fd() as u32)
+            .u64(8, &raw const index as u64)
+            .u64(16, values.as_mut_ptr() as u64)
+            .call(MAP_LOOKUP)
+            .context("a counter cannot be read")?;
+        Ok(values)
     }
 
     /// An array of programs to tail-call.

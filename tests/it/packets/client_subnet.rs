@@ -69,7 +69,7 @@ fn bpf_the_subnet_decides_and_its_entry_is_the_scope() {
         ("64:ff9b::198.51.100.7/128", (1, 96 + 24)),
         ("64:ff9b::cb00:7109/128", (3, 96 + 32)),
         ("::ffff:198.51.100.0/120", (1, 96 + 24)),
-        ("::ffff:0.0.0.0/95", (4, 0)),
+        ("::fffe:0:0/95", (4, 0)),
         // Special: the resolver's own address decides, the scope covers the block.
         ("10.1.2.0/24", (7, 8)),
         ("fd12:3456::/32", (7, 8)),
