@@ -2,3 +2,5 @@
 //! make network namespaces; both need root.
 
 mod datapath;
+//! One test binary: linked once, and one list of tests.
+mod packets;
