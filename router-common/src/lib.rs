@@ -6,7 +6,6 @@
 //! server) must agree on it.
 #![cfg_attr(not(feature = "std"), no_std)]
 
-// NOTE to helper "decision": the lead writes compile, diff, sim, tables; read NOTE-FROM-LEAD.md in the worktree root.
 pub mod abi;
 pub mod counter;
 pub mod lookup;
