@@ -10,4 +10,5 @@ pub mod fault;
 pub mod geo;
 pub mod latency;
 pub mod settings;
+pub mod standin;
 pub mod zonefile;
