@@ -2,3 +2,4 @@
 
 mod cases;
 mod refuse;
+mod zonefile;
