@@ -210,7 +210,7 @@ impl Owner {
 }
 
 /// How a cell of an answer is picked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pick {
     /// By one random number, through the alias table (Vose 1991).
     Random,

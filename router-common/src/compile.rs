@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Snapshot, choose};
 use crate::diff::Operation;
 use crate::model::{EndpointId, Model, ProfileId, ZoneId, rtype};
@@ -22,8 +23,8 @@ mod piece;
 mod store;
 
 use content::Content;
-use store::Store;
 pub use owners::words;
+use store::Store;
 pub use store::{OutOfRoom, Room};
 
 /// Why there are no tables.
@@ -93,7 +94,7 @@ pub fn compile(
     let model = &snapshot.model;
     let mut store = Store::default();
     let mut written = Vec::new();
-    let (regions, partitions) = regions(snapshot)?;
+    let (regions, divisions) = regions(snapshot)?;
 
     let mut blocks: Vec<Block> = Vec::new();
     let mut blocks_of = vec![Vec::new(); model.profiles().len()];
@@ -104,8 +105,7 @@ pub fn compile(
         let zone_len = model.zone(place.zone).name.as_wire().len() as u8;
         let mut owner = Owner { zone_len, ..Owner::EMPTY };
         match place.profile {
-            None => owner.flags = Owner::PASS,
-            Some(profile) => {
+            Some(profile) if divisions[profile.0 as usize] != Division::TooFine => {
                 let block = *block_of.entry((profile, place.zone)).or_insert_with(|| {
                     blocks_of[profile.0 as usize].push(blocks.len() as u32);
                     blocks.push(Block {
@@ -128,9 +128,13 @@ pub fn compile(
                     written.clear();
                 }
                 owner.first_answer = block.first_answer;
-                owner.partition = partitions[profile.0 as usize];
+                owner.partition = match divisions[profile.0 as usize] {
+                    Division::At(start) => start,
+                    Division::None | Division::TooFine => NONE,
+                };
                 owner.flags = if model.profile(profile).ecs { 0 } else { Owner::ECS_OFF };
             }
+            _ => owner.flags = Owner::PASS,
         }
         let mut entry = owners::Entry { owner, line: 0 };
         if name.as_wire().len() > INLINE_NAME {
@@ -140,12 +144,7 @@ pub fn compile(
     }
     let (owners, seed) = owners::place(&entries, seeds)?;
     let generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
-    let entry = |location, scope, special| LocationEntry {
-        location,
-        scope,
-        flags: if special { LocationEntry::SPECIAL } else { 0 },
-        pad: [0; 2],
-    };
+    let (locations4, locations6) = locations(&snapshot.atlas);
     let tables = Tables {
         generation,
         owners,
@@ -153,20 +152,8 @@ pub fn compile(
         answers,
         cells: store.cells.clone(),
         lines: store.lines.clone(),
-        locations4: snapshot
-            .atlas
-            .entries4()
-            .map(|(address, len, location, special)| {
-                (LocationKey4 { prefix_len: u32::from(len), address }, entry(location, len, special))
-            })
-            .collect(),
-        locations6: snapshot
-            .atlas
-            .entries6()
-            .map(|(address, len, location, special)| {
-                (LocationKey6 { prefix_len: u32::from(len), address }, entry(location, len, special))
-            })
-            .collect(),
+        locations4,
+        locations6,
     };
     Ok(Compiled { tables, blocks, blocks_of, store })
 }
@@ -272,40 +259,80 @@ fn places(model: &Model) -> BTreeMap<Name, Place> {
     places
 }
 
-/// The region words, and by profile where its partition starts.
-fn regions(snapshot: &Snapshot) -> Result<(Vec<u64>, Vec<u32>), CompileError> {
+/// Where a profile's regions start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Division {
+    /// It ignores the client.
+    None,
+    /// Here.
+    At(u32),
+    /// It has more regions than a table can name: userspace answers.
+    TooFine,
+}
+
+/// The region words, and each profile's place in them. Equal partitions are one.
+fn regions(snapshot: &Snapshot) -> Result<(Vec<u64>, Vec<Division>), CompileError> {
     let mut flat: Vec<u16> = Vec::new();
-    let mut starts: HashMap<u32, u32> = HashMap::new();
-    let mut partitions = Vec::with_capacity(snapshot.model.profiles().len());
+    let mut starts: HashMap<*const u16, u32> = HashMap::new();
+    let mut divisions = Vec::with_capacity(snapshot.model.profiles().len());
     for i in 0..snapshot.model.profiles().len() {
-        let Some(partition) = snapshot.atlas.partition(ProfileId(i as u32)) else {
-            partitions.push(NONE);
-            continue;
-        };
-        let start = match starts.get(&partition.id) {
-            Some(&start) => start,
-            None => {
-                let start =
-                    u32::try_from(flat.len()).ok().filter(|&start| start != NONE).ok_or(CompileError::TooLarge)?;
-                flat.extend_from_slice(&partition.regions);
-                starts.insert(partition.id, start);
-                start
-            }
-        };
-        partitions.push(start);
+        divisions.push(match snapshot.atlas.partition(ProfileId(i as u32)) {
+            Partition::Trivial => Division::None,
+            Partition::TooMany => Division::TooFine,
+            Partition::Regions { of, .. } => match starts.get(&of.as_ptr()) {
+                Some(&start) => Division::At(start),
+                None => {
+                    let start = u32::try_from(flat.len()).ok().filter(|&start| start != NONE);
+                    let start = start.ok_or(CompileError::TooLarge)?;
+                    flat.extend_from_slice(&of);
+                    // The atlas keeps every partition alive, so a pointer names one.
+                    starts.insert(of.as_ptr(), start);
+                    Division::At(start)
+                }
+            },
+        });
     }
     let words = flat
         .chunks(4)
         .map(|chunk| chunk.iter().rev().fold(0u64, |word, &region| (word << 16) | u64::from(region)))
         .collect();
-    Ok((words, partitions))
+    Ok((words, divisions))
 }
 
 fn representatives(snapshot: &Snapshot, profile: ProfileId) -> Vec<u32> {
     match snapshot.atlas.partition(profile) {
-        Some(partition) => partition.representatives.clone(),
-        None => vec![0],
+        Partition::Regions { representatives, .. } => representatives,
+        Partition::Trivial | Partition::TooMany => vec![0],
     }
+}
+
+type Locations<K> = Vec<(K, LocationEntry)>;
+
+/// The location tables, in order of address and then of length.
+fn locations(atlas: &Atlas) -> (Locations<LocationKey4>, Locations<LocationKey6>) {
+    let entry = |location, scope, special| LocationEntry {
+        location,
+        scope,
+        flags: if special { LocationEntry::SPECIAL } else { 0 },
+        pad: [0; 2],
+    };
+    let mut ipv4: Locations<LocationKey4> = atlas
+        .entries4()
+        .map(|(address, len, location, special)| {
+            let key = LocationKey4 { prefix_len: u32::from(len), address: address.octets() };
+            (key, entry(location, len, special))
+        })
+        .collect();
+    let mut ipv6: Locations<LocationKey6> = atlas
+        .entries6()
+        .map(|(address, len, location, special)| {
+            let key = LocationKey6 { prefix_len: u32::from(len), address: address.octets() };
+            (key, entry(location, len, special))
+        })
+        .collect();
+    ipv4.sort_unstable_by_key(|(key, _)| (key.address, key.prefix_len));
+    ipv6.sort_unstable_by_key(|(key, _)| (key.address, key.prefix_len));
+    (ipv4, ipv6)
 }
 
 /// What a block's answers hold, in their order.

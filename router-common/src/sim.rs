@@ -203,16 +203,26 @@ impl Reading for Sim<'_> {
         self.tables.lines.get(index as usize)
     }
 
-    /// The prefixes are disjoint, cover the family and are in order: the last that starts at or before
-    /// the address holds it.
+    /// The longest prefix that holds the address. Prefixes cover the family and are in order; only
+    /// special blocks lie inside others, so the way back from the last that starts before is short.
     fn location(&self, client: &Client) -> Option<LocationEntry> {
         if client.family == 4 {
             let address = [client.octets[0], client.octets[1], client.octets[2], client.octets[3]];
+            let number = u32::from_be_bytes(address);
             let after = self.tables.locations4.partition_point(|(key, _)| key.address <= address);
-            Some(self.tables.locations4.get(after.checked_sub(1)?)?.1)
+            let found = self.tables.locations4.get(..after)?.iter().rev().find(|(key, _)| {
+                let differing = u32::from_be_bytes(key.address) ^ number;
+                differing.leading_zeros() >= key.prefix_len
+            });
+            found.map(|&(_, entry)| entry)
         } else {
+            let number = u128::from_be_bytes(client.octets);
             let after = self.tables.locations6.partition_point(|(key, _)| key.address <= client.octets);
-            Some(self.tables.locations6.get(after.checked_sub(1)?)?.1)
+            let found = self.tables.locations6.get(..after)?.iter().rev().find(|(key, _)| {
+                let differing = u128::from_be_bytes(key.address) ^ number;
+                differing.leading_zeros() >= key.prefix_len
+            });
+            found.map(|&(_, entry)| entry)
         }
     }
 

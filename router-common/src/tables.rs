@@ -23,9 +23,9 @@ pub struct Tables {
     pub cells: Vec<Cell>,
     /// Lines of long names and pieces.
     pub lines: Vec<Line>,
-    /// Disjoint IPv4 prefixes in order of address; they cover the family.
+    /// IPv4 prefixes in order of address; they cover the family, and only special ones lie inside others.
     pub locations4: Vec<(LocationKey4, LocationEntry)>,
-    /// Disjoint IPv6 prefixes in order of address; they cover the family.
+    /// IPv6 prefixes likewise.
     pub locations6: Vec<(LocationKey6, LocationEntry)>,
 }
 

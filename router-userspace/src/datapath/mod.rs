@@ -215,7 +215,7 @@ impl Datapath {
         self.instance.grace();
     }
 
-    /// Puts the end of the lease `lease` from now, rounded up by at most 2.2 s.
+    /// Puts the end of the lease `lease` from now, rounded up by at most 1.1 s.
     pub fn renew_lease(&self, lease: Duration) {
         self.instance.renew_lease(lease);
     }

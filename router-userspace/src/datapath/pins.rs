@@ -137,7 +137,7 @@ impl Directory {
         match Self::lock(root) {
             Ok(directory) => Ok(directory),
             Err(error) => {
-                unmount_if_empty(root)?;
+                tidy(root)?;
                 Err(error)
             }
         }
@@ -269,7 +269,7 @@ impl Directory {
         }
     }
 
-    /// Removes the directory when nothing is in it, and the mount when we made it and it is empty.
+    /// Removes the directory when nothing is in it, then `PIN_DIR`, and the mount when it is ours.
     ///
     /// # Errors
     /// When something is left that we made and cannot remove.
@@ -280,7 +280,7 @@ impl Directory {
         }
         // An open descriptor would keep the mount busy.
         drop(lock);
-        unmount_if_empty(&root)
+        tidy(&root)
     }
 
     fn link_path(&self, interface: u32) -> PathBuf {
@@ -355,17 +355,21 @@ fn prepare(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts `root` when it is an empty bpffs of our own.
-fn unmount_if_empty(root: &Path) -> Result<()> {
-    if !is_own_mount(root)? || !is_empty(root) {
+/// Removes `root` when it is empty, and the mount when it is one of ours.
+fn tidy(root: &Path) -> Result<()> {
+    if !is_empty(root) {
         return Ok(());
     }
-    sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
-    // The mount point is ours too, unless something else is in it.
+    let own = is_own_mount(root)?;
+    if own {
+        sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
+    }
     match fs::remove_dir(root) {
-        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+        // Below our mount there was something else.
+        Err(error) if own && error.kind() != ErrorKind::DirectoryNotEmpty => {
             Err(error).with_context(|| format!("cannot remove {}", root.display()))
         }
+        // A mount of somebody else's, or a directory that we may not remove.
         _ => Ok(()),
     }
 }

@@ -1,0 +1,233 @@
+//! The oracle: what every client must be answered with (ROUTING.md §3–§5, §7).
+//!
+//! [`choose`] decides for a location and leaves open what only the client's address (a hash) or the
+//! single query (a random number) settles; [`distribution`] settles the hash for one client. The table
+//! compiler calls the first, the userspace server and `explain` the second, so both paths have one
+//! decision.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use num_bigint::BigUint;
+
+use crate::atlas::{Atlas, Location};
+use crate::lookup::{self, Client};
+use crate::model::{EndpointId, Model, ProfileId};
+use crate::name::Name;
+use crate::share::Share;
+use crate::view::HealthView;
+
+mod asking;
+mod dial;
+mod nearest;
+mod oracle;
+mod settle;
+mod why;
+
+pub(crate) use asking::{Standing, stand};
+pub(crate) use nearest::{nearest_first, nearness};
+pub(crate) use oracle::{Oracle, What};
+pub(crate) use settle::{Leaf, Settled, settle};
+
+/// What is asked for; availability is per asked type (ROUTING.md §4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Asked {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// An alias.
+    Cname,
+    /// Anything: one RRset (RFC 8482).
+    Any,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    /// Source address of the query.
+    pub source: IpAddr,
+    /// A usable client subnet option (RFC 7871): the address, zero beyond the prefix, and SOURCE
+    /// PREFIX-LENGTH, above 0.
+    pub ecs: Option<(IpAddr, u8)>,
+}
+
+/// Everything a decision depends on, at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The configuration.
+    pub model: Arc<Model>,
+    /// What is known of clients; built from the same model.
+    pub atlas: Arc<Atlas>,
+    /// What the monitors say.
+    pub health: Arc<HealthView>,
+}
+
+/// One RRset; never empty, without duplicates.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Records {
+    /// IPv4 addresses.
+    A(Vec<Ipv4Addr>),
+    /// IPv6 addresses.
+    Aaaa(Vec<Ipv6Addr>),
+    /// An alias.
+    Cname(Name),
+}
+
+impl Records {
+    /// The same set in a fixed order, to compare sets.
+    pub fn sorted(&self) -> Self {
+        let mut sorted = self.clone();
+        match &mut sorted {
+            Self::A(addresses) => addresses.sort_unstable(),
+            Self::Aaaa(addresses) => addresses.sort_unstable(),
+            Self::Cname(_) => {}
+        }
+        sorted
+    }
+}
+
+/// One possible answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// How often; above 0.
+    pub share: Share,
+    /// The endpoint that answers, the first of them when several answer alike; `None` for NODATA and
+    /// for an RRset that is made of several endpoints' addresses.
+    pub endpoint: Option<EndpointId>,
+    /// The RRset; `None` is NODATA.
+    pub records: Option<Records>,
+    /// Seconds, the smallest on the path; 0 for NODATA, whose TTL is the zone's.
+    pub ttl: u32,
+}
+
+/// What one client is answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Distribution {
+    /// Answers; those with equal records and TTL are one. Shares add up to exactly one.
+    pub outcomes: Vec<Outcome>,
+    /// SCOPE PREFIX-LENGTH of positive answers (NODATA carries 0): what the option would carry if the
+    /// address that decided had come in one.
+    pub scope: u8,
+}
+
+impl Distribution {
+    /// The outcome of one query by a uniform random number. `None` only without outcomes.
+    pub fn pick(&self, random: u64) -> Option<&Outcome> {
+        let random = BigUint::from(random);
+        let mut reached = Share::zero();
+        for outcome in &self.outcomes {
+            reached = reached.add(&outcome.share);
+            if random < reached.scaled_up(64) {
+                return Some(outcome);
+            }
+        }
+        self.outcomes.last()
+    }
+}
+
+/// A decision for a location: what is left open is settled by the client's address and by chance.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Choice {
+    /// These records.
+    Answer {
+        /// The endpoint, when it is one.
+        endpoint: Option<EndpointId>,
+        /// The RRset.
+        records: Records,
+        /// Seconds.
+        ttl: u32,
+    },
+    /// No record of the asked type.
+    Nodata,
+    /// One of these at random, for each query anew. Shares add up to one.
+    Random(Vec<(Share, Choice)>),
+    /// One of these (two at least) by [`lookup::hash_client`] with this salt, evenly.
+    Hashed {
+        /// 12 bits.
+        salt: u16,
+        /// The choices.
+        of: Vec<Choice>,
+    },
+}
+
+impl Choice {
+    /// Whether the client's address settles a part of it, so that the scope covers the hashed bits.
+    pub fn is_hashed(&self) -> bool {
+        match self {
+            Self::Answer { .. } | Self::Nodata => false,
+            Self::Random(parts) => parts.iter().any(|(_, part)| part.is_hashed()),
+            Self::Hashed { .. } => true,
+        }
+    }
+
+    /// Settles for one client and adds what remains to chance to `outcomes`.
+    fn spread(&self, share: &Share, client: &Client, outcomes: &mut Outcomes) {
+        match self {
+            Self::Answer { endpoint, records, ttl } => {
+                outcomes.add(share, *endpoint, Some(records), *ttl);
+            }
+            Self::Nodata => outcomes.add(share, None, None, 0),
+            Self::Random(parts) => {
+                for (part, choice) in parts {
+                    choice.spread(&share.mul(part), client, outcomes);
+                }
+            }
+            Self::Hashed { of, .. } => {
+                if let Some(choice) = self.hashed_to(client).and_then(|index| of.get(index)) {
+                    choice.spread(share, client, outcomes);
+                }
+            }
+        }
+    }
+
+    /// Which of the hashed choices a client gets.
+    fn hashed_to(&self, client: &Client) -> Option<usize> {
+        let Self::Hashed { salt, of } = self else { return None };
+        hashed_index(client, *salt, of.len())
+    }
+}
+
+/// Index that a client hashes to among `count`; `None` when they are none or more than a table holds.
+pub(crate) fn hashed_index(client: &Client, salt: u16, count: usize) -> Option<usize> {
+    let count = u16::try_from(count).ok().filter(|&count| count > 0)?;
+    Some(lookup::scale(lookup::hash_client(client, salt), count).0 as usize)
+}
+
+/// Outcomes in the order found, equal ones merged.
+#[derive(Default)]
+struct Outcomes {
+    list: Vec<Outcome>,
+    index: HashMap<(Option<Records>, u32), usize>,
+}
+
+impl Outcomes {
+    fn add(&mut self, share: &Share, endpoint: Option<EndpointId>, records: Option<&Records>, ttl: u32) {
+        if share.is_zero() {
+            return;
+        }
+        let next = self.list.len();
+        let at = *self.index.entry((records.map(Records::sorted), ttl)).or_insert(next);
+        match self.list.get_mut(at) {
+            Some(outcome) => outcome.share = outcome.share.add(share),
+            None => {
+                self.list.push(Outcome { share: share.clone(), endpoint, records: records.cloned(), ttl });
+            }
+        }
+    }
+}
+
+/// The decision for a location.
+pub fn choose(snapshot: &Snapshot, profile: ProfileId, asked: Asked, location: &Location) -> Choice {
+    Oracle::new(snapshot).choose(profile, asked, location)
+}
+
+/// What a client is answered with.
+pub fn distribution(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker: &Asker) -> Distribution {
+    let standing = stand(&snapshot.model, &snapshot.atlas, profile, asker);
+    let choice = choose(snapshot, profile, asked, standing.location);
+    let mut outcomes = Outcomes::default();
+    choice.spread(&Share::one(), &standing.client, &mut outcomes);
+    Distribution { outcomes: outcomes.list, scope: standing.scope_of(&choice) }
+}

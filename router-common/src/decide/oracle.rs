@@ -1,0 +1,490 @@
+//! One verdict per profile and location, by method; choices are verdicts put together along nesting.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::time::Duration;
+
+use crate::atlas::Location;
+use crate::model::{AllDown, EndpointId, Method, Profile, ProfileId, Target};
+use crate::share::Share;
+use crate::status::{EndpointStatus, Statuses};
+
+use super::dial::{Walker, walk};
+use super::nearest::{Nearness, nearest_first, nearness};
+use super::why::Why;
+use super::{Asked, Choice, Records, Snapshot};
+
+/// Deepest nesting followed; the configuration allows 10 levels (ROUTING.md §2).
+const MAX_DEPTH: u8 = 16;
+
+/// What one profile chooses among its own endpoints (positions).
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum What {
+    /// Nothing of the asked type.
+    Nodata,
+    /// This one.
+    One(u32),
+    /// One of these at random.
+    Shares(Vec<(Share, u32)>),
+    /// One of these, evenly, by a hash of the client; two at least.
+    Hashed(Vec<u32>),
+    /// One of these sets of addresses, each equally often; the endpoint when the set is of one.
+    Sets(Vec<(Records, Option<u32>)>),
+}
+
+/// What, and why.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Verdict {
+    /// What is chosen.
+    pub what: What,
+    /// The reason.
+    pub why: Why,
+}
+
+impl Verdict {
+    fn nodata(why: Why) -> Self {
+        Self { what: What::Nodata, why }
+    }
+
+    fn one(index: u32, why: Why) -> Self {
+        Self { what: What::One(index), why }
+    }
+
+    fn shares(mut shares: Vec<(Share, u32)>, why: Why) -> Self {
+        match shares.as_mut_slice() {
+            [] => Self::nodata(why),
+            [(_, index)] => Self::one(*index, why),
+            _ => Self { what: What::Shares(shares), why },
+        }
+    }
+}
+
+/// An endpoint that takes part and can answer the asked type.
+#[derive(Clone, Copy)]
+struct Candidate {
+    index: u32,
+    up: bool,
+}
+
+/// The oracle over one snapshot; statuses are worked out once for all its decisions.
+pub(crate) struct Oracle<'s> {
+    snapshot: &'s Snapshot,
+    pub statuses: Statuses<'s>,
+}
+
+impl<'s> Oracle<'s> {
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        Self { snapshot, statuses: Statuses::new(&snapshot.model, &snapshot.health) }
+    }
+
+    /// See [`super::choose`].
+    pub fn choose(&self, profile: ProfileId, asked: Asked, location: &Location) -> Choice {
+        self.follow(profile, asked, location, u32::MAX, 0)
+    }
+
+    fn follow(&self, profile: ProfileId, asked: Asked, location: &Location, ttl: u32, depth: u8) -> Choice {
+        if depth > MAX_DEPTH {
+            return Choice::Nodata;
+        }
+        let ttl = ttl.min(self.snapshot.model.profile(profile).ttl);
+        let serve = |index: u32| self.serve(EndpointId { profile, index }, asked, location, ttl, depth);
+        match self.verdict(profile, asked, location).what {
+            What::Nodata => Choice::Nodata,
+            What::One(index) => serve(index),
+            What::Shares(shares) => {
+                Choice::Random(shares.into_iter().map(|(share, index)| (share, serve(index))).collect())
+            }
+            What::Hashed(of) => {
+                Choice::Hashed { salt: self.salt(profile), of: of.into_iter().map(serve).collect() }
+            }
+            What::Sets(sets) => {
+                let each = Share::ratio(1, sets.len() as u64);
+                let mut parts = sets.into_iter().map(|(records, index)| {
+                    let endpoint = index.map(|index| EndpointId { profile, index });
+                    Choice::Answer { endpoint, records, ttl }
+                });
+                if each.is_one() {
+                    return parts.next().unwrap_or(Choice::Nodata);
+                }
+                Choice::Random(parts.map(|part| (each.clone(), part)).collect())
+            }
+        }
+    }
+
+    fn serve(&self, id: EndpointId, asked: Asked, location: &Location, ttl: u32, depth: u8) -> Choice {
+        let records = match &self.snapshot.model.endpoint(id).target {
+            Target::Profile(child) => return self.follow(*child, asked, location, ttl, depth + 1),
+            Target::Domain(name) => Some(Records::Cname(name.clone())),
+            Target::Addresses { ipv4, ipv6 } => match asked {
+                Asked::A => records_of(ipv4, Records::A),
+                Asked::Aaaa => records_of(ipv6, Records::Aaaa),
+                Asked::Cname => None,
+                Asked::Any => records_of(ipv4, Records::A).or_else(|| records_of(ipv6, Records::Aaaa)),
+            },
+        };
+        match records {
+            Some(records) => Choice::Answer { endpoint: Some(id), records, ttl },
+            None => Choice::Nodata,
+        }
+    }
+
+    /// Salt of a profile's even share: 12 bits of FNV-1a over its name, so that profiles do not split
+    /// clients alike, every node splits them alike, and a restart changes nothing.
+    pub fn salt(&self, profile: ProfileId) -> u16 {
+        let name = self.snapshot.model.profile(profile).name.as_bytes();
+        let hash = name
+            .iter()
+            .fold(0x811c_9dc5u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        ((hash >> 20) ^ (hash & 0xfff)) as u16
+    }
+
+    /// What a profile chooses for a location, and why.
+    pub fn verdict(&self, profile: ProfileId, asked: Asked, location: &Location) -> Verdict {
+        let found = self.snapshot.model.profile(profile);
+        if !found.enabled {
+            return Verdict::nodata(Why::ProfileDisabled);
+        }
+        match found.method {
+            Method::Geographic => self.geographic(profile, found, asked, location),
+            Method::Subnet => self.subnet(profile, found, asked, location),
+            _ => self.pooled(profile, found, asked, location),
+        }
+    }
+
+    fn status(&self, profile: ProfileId, index: u32) -> EndpointStatus {
+        self.statuses.endpoint(EndpointId { profile, index })
+    }
+
+    fn can_answer(&self, profile: ProfileId, index: u32, asked: Asked) -> bool {
+        self.statuses.can_answer(EndpointId { profile, index }, asked)
+    }
+
+    /// Methods that choose among what is available.
+    fn pooled(&self, id: ProfileId, profile: &Profile, asked: Asked, location: &Location) -> Verdict {
+        let overrides = matches!(profile.method, Method::Performance | Method::Fastest { .. });
+        let member = self.snapshot.atlas.member(id, location).filter(|_| overrides);
+        if let Some(index) = member.filter(|&index| self.status(id, index).is_up()) {
+            return if self.can_answer(id, index, asked) {
+                Verdict::one(index, Why::Override)
+            } else {
+                Verdict::nodata(Why::OverrideUnable)
+            };
+        }
+        let mut candidates: Vec<Candidate> = (0..profile.endpoints.len() as u32)
+            .filter_map(|index| {
+                let status = self.status(id, index);
+                (status.takes_part() && self.can_answer(id, index, asked))
+                    .then(|| Candidate { index, up: status.is_up() })
+            })
+            .collect();
+        if candidates.is_empty() {
+            return Verdict::nodata(Why::NoneCanAnswer);
+        }
+        if candidates.iter().any(|candidate| candidate.up) {
+            return self.by_method(id, profile, asked, location, &candidates, false);
+        }
+        match profile.all_down {
+            AllDown::Nodata => Verdict::nodata(Why::AllDownNodata),
+            AllDown::Fallback(index) => self.fallback(id, index, asked),
+            AllDown::ServeAll => {
+                for candidate in &mut candidates {
+                    candidate.up = true;
+                }
+                let pinned = member.filter(|&index| candidates.iter().any(|each| each.index == index));
+                let Verdict { what, why } = match pinned {
+                    Some(index) => Verdict::one(index, Why::Override),
+                    None => self.by_method(id, profile, asked, location, &candidates, true),
+                };
+                Verdict { what, why: Why::ServingAll(Box::new(why)) }
+            }
+        }
+    }
+
+    fn fallback(&self, id: ProfileId, index: u32, asked: Asked) -> Verdict {
+        let exists = (index as usize) < self.snapshot.model.profile(id).endpoints.len();
+        if exists && self.status(id, index).takes_part() && self.can_answer(id, index, asked) {
+            Verdict::one(index, Why::AllDownFallback)
+        } else {
+            Verdict::nodata(Why::FallbackUnusable)
+        }
+    }
+
+    fn by_method(
+        &self,
+        id: ProfileId,
+        profile: &Profile,
+        asked: Asked,
+        location: &Location,
+        candidates: &[Candidate],
+        all_down: bool,
+    ) -> Verdict {
+        match profile.method {
+            Method::Priority => priority(profile, candidates),
+            Method::Weighted => Verdict::shares(by_weight(profile, up(candidates)), Why::Weight),
+            Method::Performance => self.performance(profile, location, candidates),
+            Method::Fastest { sensitivity } => {
+                self.fastest(id, profile, asked, candidates, sensitivity, all_down)
+            }
+            Method::Multivalue { max_return } => multivalue(profile, asked, candidates, max_return),
+            // Decided by other functions: these pin a client to an endpoint.
+            Method::Geographic | Method::Subnet => Verdict::nodata(Why::NoneCanAnswer),
+        }
+    }
+
+    fn performance(&self, profile: &Profile, location: &Location, candidates: &[Candidate]) -> Verdict {
+        let atlas = &self.snapshot.atlas;
+        let region = |index: u32| profile.endpoints.get(index as usize).and_then(|e| e.region.as_deref());
+        let near = |index: u32| {
+            let id = region(index).and_then(|name| atlas.region_id(name));
+            nearness(
+                id.and_then(|id| location.latency(id)),
+                location.coordinates,
+                id.and_then(|id| atlas.region_place(id)),
+            )
+        };
+        let order = nearest_first(candidates.iter().map(|candidate| candidate.index), near);
+        if has_dial(profile, candidates) {
+            return Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::NearestDial);
+        }
+        let is_up = |index: &u32| candidates.iter().any(|each| each.index == *index && each.up);
+        let Some(first) = order.iter().copied().find(is_up) else {
+            return Verdict::nodata(Why::NoneCanAnswer);
+        };
+        let nearest = region(first);
+        let mut alike: Vec<u32> = up(candidates).filter(|&index| region(index) == nearest).collect();
+        alike.sort_unstable();
+        let why = Why::Nearest { region: nearest.map(str::to_owned), nearness: near(first) };
+        if alike.len() == 1 { Verdict::one(first, why) } else { Verdict { what: What::Hashed(alike), why } }
+    }
+
+    fn fastest(
+        &self,
+        id: ProfileId,
+        profile: &Profile,
+        asked: Asked,
+        candidates: &[Candidate],
+        sensitivity: Duration,
+        all_down: bool,
+    ) -> Verdict {
+        let latency = |index: u32| self.latency(EndpointId { profile: id, index }, asked, 0);
+        if has_dial(profile, candidates) {
+            let near = |index: u32| match latency(index) {
+                Some(latency) => Nearness::Latency(latency.as_secs_f64() * 1e3),
+                None => Nearness::Unknown,
+            };
+            let order = nearest_first(candidates.iter().map(|candidate| candidate.index), near);
+            return Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::FastestDial);
+        }
+        let measured: Vec<(Duration, u32)> =
+            up(candidates).filter_map(|index| Some((latency(index)?, index))).collect();
+        let Some(&(best, first)) = measured.iter().min() else {
+            return Verdict::shares(by_weight(profile, up(candidates)), Why::FastestUnknown);
+        };
+        if all_down {
+            // Front Door: traffic goes round over all of them; what was measured is of another time.
+            return Verdict::shares(by_weight(profile, up(candidates)), Why::Weight);
+        }
+        if sensitivity.is_zero() {
+            return Verdict::one(first, Why::Fastest);
+        }
+        let near = measured
+            .iter()
+            .filter(|(latency, _)| *latency <= best.saturating_add(sensitivity))
+            .map(|&(_, index)| index);
+        Verdict::shares(by_weight(profile, near), Why::Fastest)
+    }
+
+    /// Measured latency of an endpoint; of a nested one, of its fastest child that is available.
+    fn latency(&self, id: EndpointId, asked: Asked, depth: u8) -> Option<Duration> {
+        match self.snapshot.model.endpoint(id).target {
+            Target::Profile(child) if depth <= MAX_DEPTH => self
+                .statuses
+                .endpoints(child)
+                .filter(|&below| {
+                    self.statuses.endpoint(below).is_up() && self.statuses.can_answer(below, asked)
+                })
+                .filter_map(|below| self.latency(below, asked, depth + 1))
+                .min(),
+            _ => self.snapshot.health.latency.get(&id).copied(),
+        }
+    }
+
+    fn geographic(&self, id: ProfileId, profile: &Profile, asked: Asked, location: &Location) -> Verdict {
+        if let Some(index) = self.snapshot.atlas.member(id, location) {
+            return self.pinned(id, index, asked, Why::Override, Why::OverrideStopped, Why::OverrideUnable);
+        }
+        for code in location.codes() {
+            let matched =
+                (0..profile.endpoints.len() as u32).zip(&profile.endpoints).find(|(index, endpoint)| {
+                    endpoint.geo.contains(&code) && self.status(id, *index) != EndpointStatus::Disabled
+                });
+            if let Some((index, _)) = matched {
+                return self.pinned(
+                    id,
+                    index,
+                    asked,
+                    Why::Code(code),
+                    Why::CodeStopped(code),
+                    Why::CodeUnable(code),
+                );
+            }
+        }
+        Verdict::nodata(Why::NoCode)
+    }
+
+    /// The client belongs to this endpoint whatever its health.
+    fn pinned(
+        &self,
+        id: ProfileId,
+        index: u32,
+        asked: Asked,
+        chosen: Why,
+        stopped: Why,
+        unable: Why,
+    ) -> Verdict {
+        if !self.status(id, index).takes_part() {
+            Verdict::nodata(stopped)
+        } else if !self.can_answer(id, index, asked) {
+            Verdict::nodata(unable)
+        } else {
+            Verdict::one(index, chosen)
+        }
+    }
+
+    fn subnet(&self, id: ProfileId, profile: &Profile, asked: Asked, location: &Location) -> Verdict {
+        let member = self.snapshot.atlas.member(id, location);
+        let rest = || {
+            (0..profile.endpoints.len() as u32).zip(&profile.endpoints).find(|(index, endpoint)| {
+                endpoint.subnets.is_empty() && self.status(id, *index) != EndpointStatus::Disabled
+            })
+        };
+        let (index, why) = match member {
+            Some(index) => (index, Why::Subnet),
+            None => match rest() {
+                Some((index, _)) => (index, Why::Rest),
+                None => return Verdict::nodata(Why::NoSubnet),
+            },
+        };
+        let verdict = self.pinned(id, index, asked, why, Why::SubnetStopped, Why::SubnetUnable);
+        if verdict.what == What::Nodata || self.status(id, index).is_up() {
+            return verdict;
+        }
+        // Degraded: the all-down policy applies to this endpoint alone.
+        match profile.all_down {
+            AllDown::ServeAll => Verdict { why: Why::ServingAll(Box::new(verdict.why)), ..verdict },
+            AllDown::Nodata => Verdict::nodata(Why::AllDownNodata),
+            AllDown::Fallback(index) => self.fallback(id, index, asked),
+        }
+    }
+}
+
+fn up(candidates: &[Candidate]) -> impl Iterator<Item = u32> {
+    candidates.iter().filter(|candidate| candidate.up).map(|candidate| candidate.index)
+}
+
+fn by_weight(profile: &Profile, among: impl Iterator<Item = u32>) -> Vec<(Share, u32)> {
+    let among: Vec<u32> = among.collect();
+    let weights: Vec<u64> = among
+        .iter()
+        .map(|&index| profile.endpoints.get(index as usize).map_or(0, |endpoint| endpoint.weight.into()))
+        .collect();
+    Share::from_weights(&weights).into_iter().zip(among).filter(|(share, _)| !share.is_zero()).collect()
+}
+
+fn has_dial(profile: &Profile, candidates: &[Candidate]) -> bool {
+    candidates
+        .iter()
+        .any(|candidate| profile.endpoints.get(candidate.index as usize).is_some_and(|e| e.dial < 100))
+}
+
+/// The candidates in this order, with their dials.
+fn walkers(profile: &Profile, candidates: &[Candidate], order: &[u32]) -> Vec<Walker> {
+    order
+        .iter()
+        .filter_map(|&index| {
+            let up = candidates.iter().find(|candidate| candidate.index == index)?.up;
+            let dial = profile.endpoints.get(index as usize)?.dial;
+            Some(Walker { index, dial, up })
+        })
+        .collect()
+}
+
+fn priority(profile: &Profile, candidates: &[Candidate]) -> Verdict {
+    let mut order: Vec<(u16, u32)> = candidates
+        .iter()
+        .filter_map(|candidate| {
+            Some((profile.endpoints.get(candidate.index as usize)?.priority, candidate.index))
+        })
+        .collect();
+    order.sort_unstable();
+    if !has_dial(profile, candidates) {
+        let is_up = |index: u32| candidates.iter().any(|each| each.index == index && each.up);
+        return match order.iter().find(|&&(_, index)| is_up(index)) {
+            Some(&(priority, index)) => Verdict::one(index, Why::Priority(priority)),
+            None => Verdict::nodata(Why::NoneCanAnswer),
+        };
+    }
+    let order: Vec<u32> = order.into_iter().map(|(_, index)| index).collect();
+    Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::PriorityDial)
+}
+
+/// An RRset without duplicates, in order; `None` when it would be empty.
+fn records_of<A: Copy + Eq + Hash>(addresses: &[A], make: impl Fn(Vec<A>) -> Records) -> Option<Records> {
+    let mut seen = HashSet::new();
+    let distinct: Vec<A> = addresses.iter().copied().filter(|address| seen.insert(*address)).collect();
+    (!distinct.is_empty()).then(|| make(distinct))
+}
+
+fn multivalue(profile: &Profile, asked: Asked, candidates: &[Candidate], max_return: u8) -> Verdict {
+    let mut ipv4 = Vec::new();
+    let mut ipv6 = Vec::new();
+    for index in up(candidates) {
+        if let Some(Target::Addresses { ipv4: a, ipv6: aaaa }) =
+            profile.endpoints.get(index as usize).map(|endpoint| &endpoint.target)
+        {
+            ipv4.extend(a.iter().map(|&address| (address, index)));
+            ipv6.extend(aaaa.iter().map(|&address| (address, index)));
+        }
+    }
+    let most = usize::from(max_return.max(1));
+    let (sets, count) = match asked {
+        Asked::A => windows(&ipv4, most, Records::A),
+        Asked::Aaaa => windows(&ipv6, most, Records::Aaaa),
+        Asked::Cname => return Verdict::nodata(Why::NoneCanAnswer),
+        Asked::Any if ipv4.is_empty() => windows(&ipv6, most, Records::Aaaa),
+        Asked::Any => windows(&ipv4, most, Records::A),
+    };
+    if sets.is_empty() {
+        return Verdict::nodata(Why::NoneCanAnswer);
+    }
+    let why = if count > most { Why::Windows(count) } else { Why::Addresses };
+    Verdict { what: What::Sets(sets), why }
+}
+
+/// All addresses when they are at most `most`, else every run of `most` in a circle, so that each
+/// address is in as many sets as any other. Also returns how many addresses there are.
+fn windows<A: Copy + Eq + Hash>(
+    addresses: &[(A, u32)],
+    most: usize,
+    make: impl Fn(Vec<A>) -> Records,
+) -> (Vec<(Records, Option<u32>)>, usize) {
+    let mut seen = HashSet::new();
+    let distinct: Vec<(A, u32)> =
+        addresses.iter().copied().filter(|(address, _)| seen.insert(*address)).collect();
+    let count = distinct.len();
+    let set = |window: Vec<(A, u32)>| {
+        let first = window.first().map(|&(_, index)| index);
+        let of_one = first.filter(|first| window.iter().all(|(_, index)| index == first));
+        (make(window.into_iter().map(|(address, _)| address).collect()), of_one)
+    };
+    if count == 0 {
+        return (Vec::new(), 0);
+    }
+    if count <= most {
+        return (vec![set(distinct)], count);
+    }
+    let sets = (0..count)
+        .map(|start| set(distinct.iter().cycle().skip(start).take(most).copied().collect()))
+        .collect();
+    (sets, count)
+}

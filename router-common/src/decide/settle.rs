@@ -1,0 +1,153 @@
+//! The form of a choice that tables can hold: hashes outermost, then one random pick, then answers.
+//!
+//! A hash is moved out of random picks because the scope of an answer must cover the hashed bits
+//! whichever part the random number takes: inside the scope every client has the same distribution.
+
+use std::collections::HashMap;
+
+use crate::share::Share;
+
+use super::{Choice, Records};
+
+/// Most leaves that a settled choice may have; more are left to userspace.
+const MAX_LEAVES: usize = 1 << 16;
+
+/// An end of a choice; `None` is NODATA.
+pub(crate) type Leaf = Option<(Records, u32)>;
+
+/// A settled choice.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Settled {
+    /// One of these evenly by a hash of the client.
+    Hashed {
+        /// 12 bits.
+        salt: u16,
+        /// Two at least.
+        of: Vec<Settled>,
+    },
+    /// One of these at random; equal ones are merged and the shares add up to one.
+    Random(Vec<(Share, Leaf)>),
+}
+
+impl Settled {
+    fn leaves(&self) -> usize {
+        match self {
+            Self::Hashed { of, .. } => of.iter().map(Self::leaves).sum(),
+            Self::Random(leaves) => leaves.len(),
+        }
+    }
+}
+
+/// Settles a choice; `None` when it would grow too large.
+pub(crate) fn settle(choice: &Choice) -> Option<Settled> {
+    match choice {
+        Choice::Answer { records, ttl, .. } => {
+            Some(Settled::Random(vec![(Share::one(), Some((records.clone(), *ttl)))]))
+        }
+        Choice::Nodata => Some(Settled::Random(vec![(Share::one(), None)])),
+        Choice::Hashed { salt, of } => {
+            let of = of.iter().map(settle).collect::<Option<Vec<_>>>()?;
+            Some(Settled::Hashed { salt: *salt, of }).filter(|settled| settled.leaves() <= MAX_LEAVES)
+        }
+        Choice::Random(parts) => {
+            let parts = parts
+                .iter()
+                .map(|(share, part)| Some((share.clone(), settle(part)?)))
+                .collect::<Option<Vec<_>>>()?;
+            let parts: Vec<(Share, &Settled)> =
+                parts.iter().map(|(share, part)| (share.clone(), part)).collect();
+            let mut budget = MAX_LEAVES;
+            mix(&parts, &mut budget)
+        }
+    }
+}
+
+/// A random pick among settled parts.
+fn mix(parts: &[(Share, &Settled)], budget: &mut usize) -> Option<Settled> {
+    let first_hash = parts.iter().find_map(|(_, part)| match part {
+        Settled::Hashed { salt, of } => Some((*salt, of.len())),
+        Settled::Random(_) => None,
+    });
+    if let Some((salt, count)) = first_hash {
+        let of = (0..count)
+            .map(|index| {
+                let resolved: Vec<(Share, &Settled)> = parts
+                    .iter()
+                    .map(|(share, part)| match part {
+                        // Equal salt and count hash alike: both take the same index.
+                        Settled::Hashed { salt: other, of } if *other == salt && of.len() == count => {
+                            (share.clone(), of.get(index).unwrap_or(part))
+                        }
+                        _ => (share.clone(), *part),
+                    })
+                    .collect();
+                mix(&resolved, budget)
+            })
+            .collect::<Option<Vec<_>>>()?;
+        return Some(Settled::Hashed { salt, of });
+    }
+    let mut merged: Vec<(Share, Leaf)> = Vec::new();
+    let mut index: HashMap<&Leaf, usize> = HashMap::new();
+    for (share, part) in parts {
+        let Settled::Random(leaves) = part else { continue };
+        for (part, leaf) in leaves {
+            let share = share.mul(part);
+            if share.is_zero() {
+                continue;
+            }
+            match index.get(leaf).and_then(|&at| merged.get_mut(at)) {
+                Some((sum, _)) => *sum = sum.add(&share),
+                None => {
+                    index.insert(leaf, merged.len());
+                    merged.push((share, leaf.clone()));
+                }
+            }
+        }
+    }
+    *budget = budget.checked_sub(merged.len())?;
+    Some(Settled::Random(merged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(last: u8) -> Choice {
+        Choice::Answer { endpoint: None, records: Records::A(vec![[192, 0, 2, last].into()]), ttl: 30 }
+    }
+
+    fn leaf(last: u8) -> Leaf {
+        Some((Records::A(vec![[192, 0, 2, last].into()]), 30))
+    }
+
+    #[test]
+    fn nested_random_picks_are_one_and_equal_answers_merge() {
+        let half = Share::ratio(1, 2);
+        let inner = Choice::Random(vec![(half.clone(), answer(1)), (half.clone(), Choice::Nodata)]);
+        let outer = Choice::Random(vec![(half.clone(), inner), (half.clone(), answer(1))]);
+        assert_eq!(
+            settle(&outer),
+            Some(Settled::Random(vec![(Share::ratio(3, 4), leaf(1)), (Share::ratio(1, 4), None)]))
+        );
+    }
+
+    #[test]
+    fn a_hash_comes_out_of_a_random_pick() {
+        let half = Share::ratio(1, 2);
+        let hashed = Choice::Hashed { salt: 7, of: vec![answer(1), answer(2)] };
+        let outer = Choice::Random(vec![(half.clone(), hashed), (half.clone(), answer(3))]);
+        let mixed = |last| Settled::Random(vec![(half.clone(), leaf(last)), (half.clone(), leaf(3))]);
+        assert_eq!(settle(&outer), Some(Settled::Hashed { salt: 7, of: vec![mixed(1), mixed(2)] }));
+    }
+
+    #[test]
+    fn what_explodes_is_given_up() {
+        let parts: Vec<(Share, Choice)> = (0..6u16)
+            .map(|salt| {
+                let of = (0..20).map(answer).collect();
+                (Share::ratio(1, 6), Choice::Hashed { salt, of })
+            })
+            .collect();
+        assert_eq!(settle(&Choice::Random(parts)), None);
+    }
+}
