@@ -541,12 +541,13 @@ fn netns_two_agents_do_not_share_a_pin_directory() {
             .map(drop)
             .expect_err("it is taken");
         assert!(format!("{refused:#}").contains("another xroute agent"), "{refused:#}");
-        assert!(datapath::leftovers(root.path()).is_err());
+        assert!(datapath::remove_leftovers(root.path()).is_err(), "taken from under a running agent");
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
         first.keep();
         let left = datapath::leftovers(root.path()).expect("nobody runs");
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].program.to_string(), id_shown(&pair.server));
+        assert_eq!(left[0].name.as_deref(), Some(Pair::SERVER));
         assert_eq!(datapath::remove_leftovers(root.path()).expect("it is removed"), 1);
         assert_eq!(datapath::leftovers(root.path()).expect("nothing"), []);
         assert_eq!(shown(&pair.server, Pair::SERVER), "");
@@ -623,6 +624,39 @@ fn netns_what_a_crash_left_half_made_is_redone() {
         assert_eq!(sets(root.path()).len(), 1, "leftovers were not removed");
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
+    if !privileged() {
+        return;
+    }
+    let namespace = Namespace::new();
+    let interfaces = ["lo".to_owned()];
+    namespace.run(|| {
+        namespace.sh("mount -t tmpfs none /run; ! mountpoint -q /sys/fs/bpf || umount /sys/fs/bpf");
+        let own = datapath::default_directory();
+        assert_eq!(own, Path::new("/run/xroute/bpf"));
+        let (datapath, _) = Datapath::open(&options(&interfaces, &own), &tables(FIRST)).expect("it opens");
+        datapath.keep();
+        // What an earlier agent left wins over what was mounted since.
+        namespace.sh("mount -t bpf none /sys/fs/bpf");
+        assert_eq!(datapath::default_directory(), own);
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, &own), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        datapath.detach().expect("it detaches");
+        assert!(!own.exists());
+
+        let shared = datapath::default_directory();
+        assert_eq!(shared, Path::new("/sys/fs/bpf/xroute"));
+        let (datapath, _) = Datapath::open(&options(&interfaces, &shared), &tables(FIRST)).expect("it opens");
+        assert_eq!(mounts_of_bpffs(), 1, "mounted although there was one");
+        datapath.detach().expect("it detaches");
+        assert!(!shared.exists());
+        assert_eq!(mounts_of_bpffs(), 1, "a mount that is not ours went");
+        assert_eq!(shown(&namespace, "lo"), "");
     });
 }
 

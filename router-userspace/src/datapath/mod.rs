@@ -252,30 +252,30 @@ impl Datapath {
     pub fn keep(self) {}
 }
 
-/// What an agent left attached.
+/// What is attached from a pin directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leftover {
-    /// Index of the interface.
-    pub interface: u32,
+    /// The interface's name, when it can be told.
+    pub name: Option<String>,
+    /// Its index.
+    pub index: u32,
     /// Id of the program on it.
     pub program: u32,
-    /// Where the link is pinned below.
-    pub pinned_in: PathBuf,
 }
 
-/// What is attached and pinned under `pin_dir` in this network namespace.
+/// What is attached from `pin_dir` in this network namespace, whether its agent still runs or not. Only
+/// looks.
 ///
 /// # Errors
-/// When an agent runs there.
+/// When the pins cannot be read.
 pub fn leftovers(pin_dir: &Path) -> Result<Vec<Leftover>> {
-    let Some(directory) = Directory::open_existing(pin_dir)? else { return Ok(Vec::new()) };
-    let links = directory.links()?;
+    let links = pins::links_left(pin_dir)?;
     Ok(links
         .iter()
         .map(|link| Leftover {
-            interface: link.interface,
+            name: sys::interface_name(link.interface),
+            index: link.interface,
             program: link.program,
-            pinned_in: pin_dir.to_owned(),
         })
         .collect())
 }
