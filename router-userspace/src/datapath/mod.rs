@@ -34,6 +34,7 @@ pub use self::interface::Mode;
 pub use self::pins::default_directory;
 
 use self::instance::{Instance, Placement};
+use self::interface::Interface;
 use self::pins::{Directory, Set};
 use crate::settings::{Stale, XdpMode};
 
@@ -157,11 +158,13 @@ impl Datapath {
         self.instance.program.as_fd()
     }
 
-    /// Writes a whole generation and switches to it in one step. Blocks for an RCU grace period or two.
+    /// Writes a whole generation and switches to it in one step. Blocks for some RCU grace periods (tens of
+    /// milliseconds each) and for what the tries take, which is seconds for a million prefixes.
     ///
     /// # Errors
     /// [`Error::OutOfRoom`]: use [`Self::replace`]. After any error the old generation answers.
     pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
+        self.refresh();
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         self.instance.install(tables, placement, 0).map(drop)
     }
@@ -172,6 +175,7 @@ impl Datapath {
     /// # Errors
     /// After any error the old instance answers on all interfaces.
     pub fn replace(&mut self, tables: &Tables) -> Result<()> {
+        self.refresh();
         let capacity = Capacity::for_tables(tables);
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         let serial = self.active_generation();
@@ -198,6 +202,20 @@ impl Datapath {
         pinned.directory.remove_set(&old);
         self.instance = instance;
         Ok(())
+    }
+
+    /// Takes note of hardware addresses that changed: frames to the old ones come no more.
+    fn refresh(&mut self) {
+        for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
+            match Interface::find(&attached.name) {
+                Ok(now) if now.index == place.index => {
+                    place.mac = now.mac;
+                    attached.mac = now.mac;
+                }
+                Ok(_) => log::warn!("{} was made anew: a restart is needed to attach to it", attached.name),
+                Err(error) => log::warn!("{error:#}"),
+            }
+        }
     }
 
     /// Changes the active generation, operation by operation in the order given: memory writes, no system
