@@ -16,7 +16,13 @@ pub mod atlas;
 #[cfg(feature = "std")]
 pub mod authority;
 #[cfg(feature = "std")]
+pub mod compile;
+#[cfg(feature = "std")]
 pub mod decide;
+#[cfg(feature = "std")]
+pub mod diff;
+#[cfg(feature = "std")]
+pub mod explain;
 #[cfg(feature = "std")]
 pub mod geo_regions;
 #[cfg(feature = "std")]
@@ -26,6 +32,10 @@ pub mod name;
 #[cfg(feature = "std")]
 pub mod share;
 #[cfg(feature = "std")]
+pub mod sim;
+#[cfg(feature = "std")]
 pub mod status;
+#[cfg(feature = "std")]
+pub mod tables;
 #[cfg(feature = "std")]
 pub mod view;

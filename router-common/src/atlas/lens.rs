@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::Arc;
 
 use crate::decide::nearest_first;
 use crate::model::{AllDown, EndpointId, GeoCode, Method, Model, Profile, ProfileId, Target};
