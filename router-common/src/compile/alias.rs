@@ -1,81 +1,91 @@
-//! Alias tables (Vose 1991): any weights, one random number, two loads.
+//! Alias tables (Walker 1977, Vose 1991): any weights, one random number, two loads.
 
-use num_bigint::BigUint;
 use num_traits::ToPrimitive;
 
 use crate::share::Share;
 
-/// Threshold and alias of each cell for shares that add up to one, at most 65535 of them. Thresholds
-/// are exact to 2⁻³²: worked out in integers, rounded down once.
-pub(super) fn alias_table(shares: &[Share]) -> Vec<(u32, u16)> {
-    let mut whole = BigUint::from(1u8);
-    for share in shares {
-        let denominator = share.denominator();
-        whole = &whole / gcd(whole.clone(), denominator.clone()) * denominator;
-    }
-    // Scaled by the number of cells, an average cell holds exactly `whole`.
-    let mut filled: Vec<BigUint> = shares.iter().map(|share| share.of(&whole) * shares.len()).collect();
-    let mut table: Vec<(u32, u16)> = (0..shares.len()).map(|at| (0, at as u16)).collect();
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) =
-        (0..shares.len()).rev().partition(|&at| filled.get(at).is_some_and(|each| *each < whole));
-    while let (Some(low), Some(&high)) = (small.pop(), large.last()) {
-        let Some(own) = filled.get(low).cloned() else { break };
-        if let Some(cell) = table.get_mut(low) {
-            *cell = (((&own << 32u8) / &whole).to_u32().unwrap_or(u32::MAX), high as u16);
-        }
-        if let Some(other) = filled.get_mut(high) {
-            *other -= &whole - own;
-            if *other < whole {
-                large.pop();
-                small.push(high);
-            }
-        }
-    }
-    table
+/// What one column of an alias table holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Column {
+    /// The column's own item is taken when 32 random bits are below this.
+    pub threshold: u32,
+    /// Else this one; the own index when there is no other.
+    pub alias: u16,
 }
 
-fn gcd(mut a: BigUint, mut b: BigUint) -> BigUint {
-    while b != BigUint::ZERO {
-        (a, b) = (b.clone(), a % b);
+/// Builds the table for shares that add up to one, one column per share. Each item's probability is
+/// within 2⁻³² of its share.
+pub fn columns(shares: &[&Share]) -> Vec<Column> {
+    let count = shares.len() as u128;
+    const WHOLE: u128 = 1 << 64;
+    let mut weights: Vec<u128> = shares.iter().map(|share| scaled(share)).collect();
+    // Rounding up made too much by less than one unit each: take it off the largest.
+    let surplus = weights.iter().sum::<u128>().saturating_sub(WHOLE);
+    if let Some(largest) = weights.iter_mut().max() {
+        *largest -= surplus.min(*largest);
     }
-    a
+    // A column has room for WHOLE when the weights are multiplied by their number.
+    let mut left: Vec<u128> = weights.iter().map(|weight| weight * count).collect();
+    let mut columns: Vec<Column> = (0..left.len()).map(|i| Column { threshold: 0, alias: i as u16 }).collect();
+    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..left.len()).partition(|&i| left[i] < WHOLE);
+    while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {
+        small.pop();
+        columns[poor] = Column { threshold: rounded(left[poor]), alias: rich as u16 };
+        left[rich] -= WHOLE - left[poor];
+        if left[rich] < WHOLE {
+            large.pop();
+            small.push(rich);
+        }
+    }
+    columns
+}
+
+fn scaled(share: &Share) -> u128 {
+    share.scaled_up(64).to_u128().unwrap_or(u128::from(u64::MAX))
+}
+
+/// 64 fractional bits to 32, rounded, short of one.
+fn rounded(part: u128) -> u32 {
+    u32::try_from((part + (1 << 31)) >> 32).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    /// Share of each cell that a table really gives.
-    fn given(table: &[(u32, u16)]) -> Vec<f64> {
-        let mut given = vec![0.0; table.len()];
-        for (at, &(threshold, alias)) in table.iter().enumerate() {
-            let own = if usize::from(alias) == at { 1.0 } else { f64::from(threshold) / 2f64.powi(32) };
-            given[at] += own / table.len() as f64;
-            given[usize::from(alias)] += (1.0 - own) / table.len() as f64;
+    /// Probability of each item, in units of 2⁻³² / columns.
+    fn probabilities(columns: &[Column]) -> Vec<u128> {
+        let mut taken = vec![0u128; columns.len()];
+        for (i, column) in columns.iter().enumerate() {
+            let own = if usize::from(column.alias) == i { 1 << 32 } else { u128::from(column.threshold) };
+            taken[i] += own;
+            taken[usize::from(column.alias)] += (1 << 32) - own;
         }
-        given
+        taken
     }
 
     #[test]
-    fn one_cell_is_always_taken() {
-        assert_eq!(alias_table(&[Share::one()]), [(0, 0)]);
-    }
-
-    #[test]
-    fn equal_weights_need_no_alias() {
-        let third = Share::ratio(1, 3);
-        assert_eq!(alias_table(&[third.clone(), third.clone(), third]), [(0, 0), (0, 1), (0, 2)]);
-    }
-
-    proptest! {
-        #[test]
-        fn every_weight_is_met(weights in prop::collection::vec(1u64..=1000, 1..40)) {
+    fn every_weight_is_met() {
+        let mut random = 0x1234_5678_9abc_def1u64;
+        for count in [1, 2, 3, 5, 8, 37, 1000] {
+            let weights: Vec<u64> = (0..count)
+                .map(|_| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    1 + (random >> 40) % 1000
+                })
+                .collect();
             let shares = Share::from_weights(&weights);
-            let table = alias_table(&shares);
-            for (share, given) in shares.iter().zip(given(&table)) {
-                prop_assert!((share.to_f64() - given).abs() < weights.len() as f64 * 2f64.powi(-32));
+            let total: u64 = weights.iter().sum();
+            let taken = probabilities(&columns(&shares.iter().collect::<Vec<_>>()));
+            for (weight, taken) in weights.iter().zip(taken) {
+                let wanted = u128::from(*weight) * (count as u128) * (1 << 32) / u128::from(total);
+                assert!(wanted.abs_diff(taken) <= count as u128 + 1, "{weight} of {total}: {taken}, not {wanted}");
             }
         }
+    }
+
+    #[test]
+    fn one_item_is_always_itself() {
+        assert_eq!(columns(&[&Share::one()]), [Column { threshold: 0, alias: 0 }]);
     }
 }

@@ -1,100 +1,85 @@
-//! Ready-made pieces of wire.
+//! Ready-made pieces of wire for the fast path.
 
 use crate::abi::{Cell, MAX_PIECE};
 use crate::decide::Records;
 use crate::model::{Zone, rtype};
 
-/// A piece and what the header needs to know of it.
+/// A piece of a reply, without its place in an alias table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Piece {
+pub struct Piece {
+    /// [`Cell::RECORDS`], [`Cell::NODATA`] or [`Cell::PASS`].
     pub kind: u8,
+    /// ANCOUNT.
     pub ancount: u8,
+    /// NSCOUNT.
     pub nscount: u8,
-    pub octets: Vec<u8>,
+    /// The records.
+    pub wire: Box<[u8]>,
 }
 
 impl Piece {
-    /// Records for the answer section, their owner the pointer to the question; `None` when they are
-    /// too long for the fast path.
-    pub fn records(records: &Records, ttl: u32) -> Option<Self> {
-        let mut octets = Vec::new();
-        let ancount = match records {
+    /// What the fast path leaves to userspace.
+    pub fn pass() -> Self {
+        Self { kind: Cell::PASS, ancount: 0, nscount: 0, wire: Box::new([]) }
+    }
+
+    /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
+    pub fn records(records: &Records, ttl: u32) -> Self {
+        let mut wire = Vec::with_capacity(64);
+        let count = match records {
             Records::A(addresses) => {
-                addresses.iter().for_each(|each| record(&mut octets, rtype::A, ttl, &each.octets()));
+                for address in addresses {
+                    record(&mut wire, 12, rtype::A, ttl, &address.octets());
+                }
                 addresses.len()
             }
             Records::Aaaa(addresses) => {
-                addresses.iter().for_each(|each| record(&mut octets, rtype::AAAA, ttl, &each.octets()));
+                for address in addresses {
+                    record(&mut wire, 12, rtype::AAAA, ttl, &address.octets());
+                }
                 addresses.len()
             }
             Records::Cname(target) => {
-                record(&mut octets, rtype::CNAME, ttl, target.as_wire());
+                record(&mut wire, 12, rtype::CNAME, ttl, target.as_wire());
                 1
             }
         };
-        let ancount = u8::try_from(ancount).ok().filter(|_| octets.len() <= MAX_PIECE)?;
-        Some(Self { kind: Cell::RECORDS, ancount, nscount: 0, octets })
+        match u8::try_from(count) {
+            Ok(ancount) if wire.len() <= MAX_PIECE && ancount > 0 => {
+                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: wire.into() }
+            }
+            _ => Self::pass(),
+        }
     }
 
-    /// The zone's SOA for the authority section, with its negative TTL (RFC 2308 §3). The owner is
-    /// zero: the reader puts the pointer to the zone there.
-    pub fn nodata(zone: &Zone) -> Option<Self> {
-        let mut octets = Vec::new();
-        record(&mut octets, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
-        octets.get_mut(..2)?.fill(0);
-        (octets.len() <= MAX_PIECE).then_some(Self { kind: Cell::NODATA, ancount: 0, nscount: 1, octets })
+    /// The SOA of a negative answer; its owner is patched in by the fast path.
+    pub fn nodata(zone: &Zone) -> Self {
+        let mut wire = Vec::with_capacity(96);
+        record(&mut wire, 0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
+        wire[0] = 0;
+        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: wire.into() }
     }
 }
 
-/// One record of class IN, owned by the name in the question.
-fn record(octets: &mut Vec<u8>, rtype: u16, ttl: u32, rdata: &[u8]) {
-    octets.extend_from_slice(&[0xc0, 12]);
-    octets.extend_from_slice(&rtype.to_be_bytes());
-    octets.extend_from_slice(&1u16.to_be_bytes());
-    octets.extend_from_slice(&ttl.to_be_bytes());
-    octets.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-    octets.extend_from_slice(rdata);
+/// Appends a record whose owner is a compression pointer to `owner` (RFC 1035 §4.1.4).
+fn record(wire: &mut Vec<u8>, owner: u8, rtype: u16, ttl: u32, rdata: &[u8]) {
+    wire.extend_from_slice(&[0xc0, owner]);
+    wire.extend_from_slice(&rtype.to_be_bytes());
+    wire.extend_from_slice(&1u16.to_be_bytes());
+    wire.extend_from_slice(&ttl.to_be_bytes());
+    // Record data is an address, a name or an SOA: at most 530 octets.
+    wire.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    wire.extend_from_slice(rdata);
 }
 
-/// One's-complement sum (RFC 1071) of octets as big-endian words, folded; an odd one is padded.
-pub(super) fn sum(octets: &[u8]) -> u16 {
-    let mut sum: u32 = octets
-        .chunks(2)
-        .map(|pair| match *pair {
-            [high, low] => u32::from(u16::from_be_bytes([high, low])),
-            [high] => u32::from(high) << 8,
-            _ => 0,
-        })
-        .sum();
-    while sum > 0xffff {
+/// One's-complement sum of a piece that starts at an even offset, as [`Cell::sum`] holds it.
+pub fn sum(wire: &[u8]) -> u16 {
+    let mut sum: u32 = 0;
+    for pair in wire.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    }
+    while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_on_the_wire() {
-        let piece = Piece::records(&Records::A(vec![[192, 0, 2, 1].into()]), 30).unwrap();
-        assert_eq!(piece.octets, [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 192, 0, 2, 1]);
-        assert_eq!((piece.kind, piece.ancount, piece.nscount), (Cell::RECORDS, 1, 0));
-    }
-
-    #[test]
-    fn too_many_records_are_refused() {
-        let many = (0..65u8).map(|last| [192, 0, 2, last].into()).collect();
-        assert_eq!(Piece::records(&Records::A(many), 30), None);
-        let most = (0..64u8).map(|last| [192, 0, 2, last].into()).collect();
-        assert_eq!(Piece::records(&Records::A(most), 30).unwrap().octets.len(), MAX_PIECE);
-    }
-
-    #[test]
-    fn sums_fold() {
-        assert_eq!(sum(&[0xff, 0xff, 0x00, 0x02]), 2);
-        assert_eq!(sum(&[0x12, 0x34, 0x56]), 0x1234 + 0x5600);
-        assert_eq!(sum(&[]), 0);
-    }
 }
