@@ -11,6 +11,9 @@
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
 pub const ABI_VERSION: u32 = 1;
 
+/// Name of the XDP program in the BPF object.
+pub const PROGRAM: &str = "xroute";
+
 /// Names of the maps in the BPF object and under the pin directory.
 pub mod map {
     /// Array of one `u64`: [`super::Control`]. Mmapable.

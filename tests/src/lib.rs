@@ -1,1 +1,3 @@
-//! .
+//! The harness: what the tests of `tests/it` share.
+
+pub mod netns;

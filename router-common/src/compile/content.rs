@@ -72,7 +72,9 @@ impl Encoder {
                 self.flatten(&Share::one(), choice, picks, &mut shares);
                 self.random(shares)
             }
-            Choice::Answer { .. } | Choice::Nodata => self.random(vec![(Share::one(), self.body(choice, picks))]),
+            Choice::Answer { .. } | Choice::Nodata => {
+                self.random(vec![(Share::one(), self.body(choice, picks))])
+            }
         }
     }
 

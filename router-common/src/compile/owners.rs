@@ -72,7 +72,8 @@ fn try_place(entries: &BTreeMap<Name, Entry>, slots: u32, seed: &[u64; 2]) -> Op
         } else {
             octets[..4].copy_from_slice(&entry.line.to_le_bytes());
         }
-        owners[slot as usize] = Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
+        owners[slot as usize] =
+            Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
         if name.is_wildcard() {
             slot_of_wildcard.push((name, slot));
         }

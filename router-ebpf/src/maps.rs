@@ -1,0 +1,67 @@
+//! Every map of the program. Names and types are those of [`router_common::abi`].
+//!
+//! All are BTF-defined maps (section `.maps`), because only those can describe the inner map of a
+//! map-in-map: aya 0.14's loader makes the inner template of [`LOCATIONS_IPV4`] and
+//! [`LOCATIONS_IPV6`] by itself from that description. An inner trie made later by the loader must have
+//! the same key size, value size and flags (`BPF_F_NO_PREALLOC`); its `max_entries` is free
+//! (`bpf_map_meta_equal`). The outer arrays start empty, and a look-up in an empty slot is a miss.
+//!
+//! The capacities written here are small: the loader overrides them (`EbpfLoader::map_max_entries`).
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray};
+use aya_ebpf::macros::btf_map;
+use router_common::abi::{Cell, Generation, HALVES, Line, LocationEntry, Owner};
+use router_common::counter::Counter;
+
+use crate::parse::Scratch;
+
+/// Flags of the tables that the agent writes as memory.
+const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
+
+/// [`router_common::abi::map::CONTROL`].
+#[btf_map]
+pub static CONTROL: Array<u64, 1, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::GENERATIONS`].
+#[btf_map]
+pub static GENERATIONS: Array<Generation, HALVES, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::OWNERS`].
+#[btf_map]
+pub static OWNERS: Array<Owner, 32, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::REGIONS`].
+#[btf_map]
+pub static REGIONS: Array<u64, 32, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::ANSWERS`].
+#[btf_map]
+pub static ANSWERS: Array<u64, 32, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::CELLS`].
+#[btf_map]
+pub static CELLS: Array<Cell, 32, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::LINES`].
+#[btf_map]
+pub static LINES: Array<Line, 32, MMAPABLE> = Array::new();
+
+/// A trie of one half and one family; `K` is the address.
+pub type Trie<K> = LpmTrie<K, LocationEntry, 16>;
+
+/// [`router_common::abi::map::LOCATIONS_IPV4`].
+#[btf_map]
+pub static LOCATIONS_IPV4: ArrayOfMaps<Trie<[u8; 4]>, HALVES> = ArrayOfMaps::new();
+
+/// [`router_common::abi::map::LOCATIONS_IPV6`].
+#[btf_map]
+pub static LOCATIONS_IPV6: ArrayOfMaps<Trie<[u8; 16]>, HALVES> = ArrayOfMaps::new();
+
+/// [`router_common::abi::map::COUNTERS`].
+#[btf_map]
+pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT }> = PerCpuArray::new();
+
+/// [`router_common::abi::map::SCRATCH`].
+#[btf_map]
+pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();

@@ -1,0 +1,82 @@
+//! How many elements of each table fit, chosen when the maps are made.
+
+use std::fmt;
+
+use router_common::abi::{MIN_OWNERS, map};
+use router_common::tables::Tables;
+
+/// Elements of each table that fit into one half. The location tries have none: each generation brings
+/// its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Owner slots.
+    pub owners: u32,
+    /// Words of four regions.
+    pub regions: u32,
+    /// Answers.
+    pub answers: u32,
+    /// Cells.
+    pub cells: u32,
+    /// Lines.
+    pub lines: u32,
+}
+
+/// A table that does not fit its maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRoom {
+    /// Name of the map.
+    pub table: &'static str,
+    /// Elements asked for.
+    pub needed: u64,
+    /// Elements there are, per half.
+    pub capacity: u32,
+}
+
+impl fmt::Display for OutOfRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, needed, capacity } = self;
+        write!(f, "{table} has room for {capacity} elements, {needed} are needed")
+    }
+}
+
+impl std::error::Error for OutOfRoom {}
+
+/// Most elements of a half: both halves, and the regions of four per word, are counted with `u32`.
+const MOST: u32 = u32::MAX / 8;
+
+/// `used` with head-room, in whole and halves, and `more` on top.
+fn head_room(used: usize, halves: u64, more: u64) -> u32 {
+    let wanted = (used as u64).saturating_mul(halves) / 2 + more;
+    u32::try_from(wanted).unwrap_or(u32::MAX).min(MOST)
+}
+
+impl Capacity {
+    /// Room for tables and what they may become: twice the owners; half as many regions and answers
+    /// again; twice the cells and lines, because a change writes new ones while the old ones are read.
+    pub fn for_tables(tables: &Tables) -> Self {
+        let owners = head_room(tables.owners.len().max(MIN_OWNERS as usize), 4, 0);
+        Self {
+            owners: owners.checked_next_power_of_two().unwrap_or(MOST).min(MOST),
+            regions: head_room(tables.regions.len(), 3, 1024),
+            answers: head_room(tables.answers.len(), 3, 4096),
+            cells: head_room(tables.cells.len(), 4, 4096),
+            lines: head_room(tables.lines.len(), 4, 1024),
+        }
+    }
+
+    /// Whether tables fit.
+    ///
+    /// # Errors
+    /// Names the first table that does not.
+    pub fn fits(&self, tables: &Tables) -> Result<(), OutOfRoom> {
+        let check = |table, used: usize, capacity| {
+            let needed = used as u64;
+            if needed > u64::from(capacity) { Err(OutOfRoom { table, needed, capacity }) } else { Ok(()) }
+        };
+        check(map::OWNERS, tables.owners.len(), self.owners)?;
+        check(map::REGIONS, tables.regions.len(), self.regions)?;
+        check(map::ANSWERS, tables.answers.len(), self.answers)?;
+        check(map::CELLS, tables.cells.len(), self.cells)?;
+        check(map::LINES, tables.lines.len(), self.lines)
+    }
+}

@@ -1,0 +1,350 @@
+//! One program with its maps, and how tables get into them.
+//!
+//! # Why no query sees half a change
+//! A program run reads CONTROL once and stays in that half. [`Instance::install`] writes only the other
+//! half, which no run can be in: before it writes, it waits until every run that began before the last
+//! flip has ended ([`Instance::grace`]). Then one release store to CONTROL makes everything written before
+//! it visible; the program's loads depend on the word's value, so they come after it on every machine.
+//! [`Instance::apply`] works inside the active half by the same rule at the scale of one answer: lines and
+//! cells that nothing refers to, then the one word that refers to them.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use router_common::abi::{
+    Cell, Control, Generation, HALVES, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
+    MAX_INTERFACES, Owner, map,
+};
+use router_common::counter::Counter;
+use router_common::diff::Operation;
+use router_common::tables::Tables;
+
+use super::capacity::{Capacity, OutOfRoom};
+use super::mapped::{MappedArray, Words};
+use super::program::Loaded;
+use super::{Applied, Error, sys};
+
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
+/// How long a run of the program may take at most when the kernel offers no way to wait for it. A run is
+/// inside one NAPI poll, which ends after milliseconds.
+const LONGEST_RUN: Duration = Duration::from_secs(1);
+
+/// A loaded program and its maps, mapped.
+pub struct Instance {
+    /// The program.
+    pub program: OwnedFd,
+    /// Its id.
+    pub program_id: u32,
+    maps: HashMap<String, OwnedFd>,
+    capacity: Capacity,
+    control: MappedArray<u64>,
+    generations: MappedArray<Generation>,
+    owners: MappedArray<Owner>,
+    regions: MappedArray<u64>,
+    answers: MappedArray<u64>,
+    cells: MappedArray<Cell>,
+    lines: MappedArray<Line>,
+    /// CPUs that a per-CPU map has values for.
+    cpus: usize,
+    /// Whether no run can be in the half that is not active.
+    quiet: bool,
+}
+
+/// What a generation needs besides its tables.
+#[derive(Clone, Copy)]
+pub struct Placement<'a> {
+    /// Interfaces that are answered on, at most [`MAX_INTERFACES`].
+    pub interfaces: &'a [Interface],
+    /// [`Control`] flags besides [`Control::READY`].
+    pub flags: u32,
+}
+
+impl Instance {
+    /// Takes a program that was just loaded, or a pinned one.
+    ///
+    /// # Errors
+    /// When a map is missing or is not as this agent would have made it.
+    pub fn new(loaded: Loaded) -> Result<Self> {
+        let Loaded { program, maps } = loaded;
+        let program_id = sys::program_info(program.as_fd()).context("cannot ask for the program")?.id;
+        let control = mapped(&maps, map::CONTROL)?;
+        let generations = mapped(&maps, map::GENERATIONS)?;
+        let owners = mapped::<Owner>(&maps, map::OWNERS)?;
+        let regions = mapped::<u64>(&maps, map::REGIONS)?;
+        let answers = mapped::<u64>(&maps, map::ANSWERS)?;
+        let cells = mapped::<Cell>(&maps, map::CELLS)?;
+        let lines = mapped::<Line>(&maps, map::LINES)?;
+        for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
+            let info = sys::map_info(find(&maps, name)?).with_context(|| format!("cannot ask for {name}"))?;
+            if info.max_entries as usize != HALVES || info.value_size != 4 {
+                bail!("{name} is not an array of {HALVES} maps");
+            }
+        }
+        let counters = sys::map_info(find(&maps, map::COUNTERS)?).context("cannot ask for COUNTERS")?;
+        if counters.max_entries as usize != Counter::COUNT || counters.value_size != 8 {
+            bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::COUNT);
+        }
+        let halves = HALVES as u32;
+        let capacity = Capacity {
+            owners: owners.len() / halves,
+            regions: regions.len() / halves,
+            answers: answers.len() / halves,
+            cells: cells.len() / halves,
+            lines: lines.len() / halves,
+        };
+        let cpus = aya::util::nr_cpus().map_err(|(what, error)| anyhow!("cannot read {what}: {error}"))?;
+        Ok(Self {
+            program,
+            program_id,
+            maps,
+            capacity,
+            control,
+            generations,
+            owners,
+            regions,
+            answers,
+            cells,
+            lines,
+            cpus,
+            quiet: false,
+        })
+    }
+
+    /// Elements of each table that fit into a half.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Its maps by name.
+    pub fn maps(&self) -> impl Iterator<Item = (&str, &OwnedFd)> {
+        self.maps.iter().map(|(name, map)| (name.as_str(), map))
+    }
+
+    /// The control word.
+    pub fn control(&self) -> Control {
+        Control(self.control.read(0).unwrap_or_default())
+    }
+
+    /// The generation that is answered from; `None` before the first.
+    pub fn generation(&self) -> Option<Generation> {
+        let control = self.control();
+        if control.flags() & Control::READY == 0 {
+            return None;
+        }
+        self.generations.read(u32::from(control.half()))
+    }
+
+    /// Writes a whole generation and switches to it. The old one answers until then, and goes on when
+    /// this fails. Returns the new generation's serial number.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRoom`] before anything is written.
+    pub fn install(&mut self, tables: &Tables, placement: Placement<'_>, after: u64) -> Result<u64, Error> {
+        self.capacity.fits(tables).map_err(Error::OutOfRoom)?;
+        if !self.quiet {
+            self.grace();
+        }
+        let active = u32::from(self.control().half());
+        let half = 1 - active.min(1);
+        let before = self.generation().map_or(after, |generation| generation.serial.max(after));
+        let serial = tables.generation.serial.max(before.saturating_add(1));
+        self.write(half, tables, placement, serial)?;
+        self.quiet = false;
+        self.control.exchange(0, |old| {
+            Control::new(half as u8, Control::READY | placement.flags, Control(old).deadline()).0
+        });
+        // The old half is free again when the runs in it have ended; its tries are the one thing in it
+        // that takes memory only while it is used.
+        self.grace();
+        self.quiet = true;
+        for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
+            sys::delete_slot(self.map(name)?, active).with_context(|| format!("cannot empty {name}"))?;
+        }
+        Ok(serial)
+    }
+
+    /// Fills a half that nobody reads.
+    fn write(&self, half: u32, tables: &Tables, placement: Placement<'_>, serial: u64) -> Result<(), Error> {
+        let Capacity { owners, regions, answers, cells, lines } = self.capacity;
+        let mut generation = tables.generation;
+        generation.serial = serial;
+        generation.owners = half * owners;
+        generation.regions = half * regions * 4;
+        generation.answers = half * answers;
+        generation.cells = half * cells;
+        generation.lines = half * lines;
+        let count = placement.interfaces.len().min(MAX_INTERFACES);
+        generation.interfaces = [Interface::default(); MAX_INTERFACES];
+        for (to, from) in generation.interfaces.iter_mut().zip(placement.interfaces) {
+            *to = *from;
+        }
+        generation.interface_count = count as u8;
+        let written = self.owners.write(generation.owners, &tables.owners)
+            && self.regions.write(half * regions, &tables.regions)
+            && self.answers.write(generation.answers, words_of(&tables.answers))
+            && self.cells.write(generation.cells, &tables.cells)
+            && self.lines.write(generation.lines, &tables.lines)
+            && self.generations.write(half, &[generation]);
+        if !written {
+            return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
+        }
+        self.put_trie::<LocationKey4>(map::LOCATIONS_IPV4, "locations4", half, &tables.locations4)?;
+        self.put_trie::<LocationKey6>(map::LOCATIONS_IPV6, "locations6", half, &tables.locations6)?;
+        Ok(())
+    }
+
+    /// Builds a trie and puts it into a half's slot. A trie that was ever seen by the program is not
+    /// changed: there are kernels where that is not safe.
+    fn put_trie<K: Copy>(
+        &self,
+        outer: &str,
+        name: &str,
+        half: u32,
+        entries: &[(K, LocationEntry)],
+    ) -> Result<()> {
+        let count = u32::try_from(entries.len()).context("more locations than a trie can hold")?;
+        let trie =
+            sys::create_trie(name, size_of::<K>() as u32, size_of::<LocationEntry>() as u32, count.max(1))
+                .with_context(|| format!("cannot make a trie for {count} entries"))?;
+        sys::update_many(trie.as_fd(), entries).with_context(|| format!("cannot fill {name}"))?;
+        self.put_slot(outer, half, trie.as_fd())
+    }
+
+    fn put_slot(&self, outer: &str, half: u32, trie: BorrowedFd<'_>) -> Result<()> {
+        use std::os::fd::AsRawFd;
+        sys::update(self.map(outer)?, &half, &(trie.as_raw_fd() as u32))
+            .with_context(|| format!("cannot put a trie into {outer}"))
+    }
+
+    /// Changes the active half, in the order of the operations.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRoom`] before anything is written, when an index is beyond the half.
+    pub fn apply(&self, operations: &[Operation]) -> Result<Applied, Error> {
+        let generation =
+            self.generation().ok_or_else(|| Error::Kernel(anyhow!("there are no tables to change")))?;
+        let capacity = self.capacity;
+        let check = |table, index: u32, capacity| {
+            if index < capacity {
+                Ok(())
+            } else {
+                Err(Error::OutOfRoom(OutOfRoom { table, needed: u64::from(index) + 1, capacity }))
+            }
+        };
+        for operation in operations {
+            match operation {
+                Operation::WriteLine { index, .. } => check(map::LINES, *index, capacity.lines)?,
+                Operation::WriteCell { index, .. } => check(map::CELLS, *index, capacity.cells)?,
+                Operation::SetAnswer { index, .. } => check(map::ANSWERS, *index, capacity.answers)?,
+            }
+        }
+        let mut applied = Applied::default();
+        for operation in operations {
+            let done = match operation {
+                Operation::WriteLine { index, line } => {
+                    applied.lines += 1;
+                    self.lines.write(generation.lines + index, &[*line])
+                }
+                Operation::WriteCell { index, cell } => {
+                    applied.cells += 1;
+                    self.cells.write(generation.cells + index, &[*cell])
+                }
+                Operation::SetAnswer { index, answer } => {
+                    applied.answers += 1;
+                    self.answers.publish(generation.answers + index, answer.0)
+                }
+            };
+            if !done {
+                return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Waits until every run of the program that had begun before the call has ended.
+    ///
+    /// Writing a slot of an array of maps does this by the kernel's promise (Linux 4.20, "wait for running
+    /// BPF programs when updating map-in-map"): the active half's trie is put where it already is.
+    /// `membarrier` comes second, because that it waits for RCU is a detail of the kernel, left out with a
+    /// single CPU and refused with `nohz_full`.
+    pub fn grace(&self) {
+        let active = u32::from(self.control().half());
+        let waited = (|| {
+            let outer = self.map(map::LOCATIONS_IPV4)?;
+            let Some(id) = sys::lookup_slot(outer, active)? else {
+                // Nothing was ever installed, so nobody reads.
+                return Ok(());
+            };
+            let trie = sys::map_by_id(id)?;
+            self.put_slot(map::LOCATIONS_IPV4, active, trie.as_fd())
+        })();
+        let waited: Result<()> = waited.or_else(|_| Ok(sys::membarrier()?));
+        if let Err(error) = waited {
+            log::warn!("no way to wait for the XDP program ({error:#}): waiting {LONGEST_RUN:?}");
+            std::thread::sleep(LONGEST_RUN);
+        }
+    }
+
+    /// Moves the lease's deadline to `lease` from now, rounded up to the unit of [`Control::deadline`].
+    pub fn renew_lease(&self, lease: Duration) {
+        let lease = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        let end = sys::monotonic().saturating_add(lease);
+        let deadline = u32::try_from((end >> 30).saturating_add(1)).unwrap_or(u32::MAX);
+        self.control.exchange(0, |old| {
+            let old = Control(old);
+            Control::new(old.half(), old.flags(), deadline).0
+        });
+    }
+
+    /// Sets the flags besides [`Control::READY`].
+    pub fn set_flags(&self, flags: u32) {
+        self.control.exchange(0, |old| {
+            let old = Control(old);
+            Control::new(old.half(), (old.flags() & Control::READY) | flags, old.deadline()).0
+        });
+    }
+
+    /// Takes over another instance's deadline.
+    pub fn set_deadline(&self, deadline: u32) {
+        self.control.exchange(0, |old| Control::new(Control(old).half(), Control(old).flags(), deadline).0);
+    }
+
+    /// The counters, summed over the CPUs; the index is the [`Counter`].
+    pub fn counters(&self) -> Result<Vec<u64>> {
+        let map = self.map(map::COUNTERS)?;
+        let mut per_cpu = vec![0u64; self.cpus];
+        let mut sums = Vec::with_capacity(Counter::COUNT);
+        for index in 0..Counter::COUNT as u32 {
+            sys::lookup_words(map, index, &mut per_cpu).context("cannot read COUNTERS")?;
+            sums.push(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)));
+        }
+        Ok(sums)
+    }
+
+    fn map(&self, name: &str) -> Result<BorrowedFd<'_>> {
+        find(&self.maps, name)
+    }
+}
+
+/// Answers as the words they are.
+fn words_of(answers: &[router_common::abi::Answer]) -> &[u64] {
+    // SAFETY: `Answer` is a transparent u64.
+    unsafe { std::slice::from_raw_parts(answers.as_ptr().cast(), answers.len()) }
+}
+
+fn find<'m>(maps: &'m HashMap<String, OwnedFd>, name: &str) -> Result<BorrowedFd<'m>> {
+    maps.get(name).map(AsFd::as_fd).ok_or_else(|| anyhow!("the map {name} is missing"))
+}
+
+/// Maps an array of `T`.
+fn mapped<T: Words>(maps: &HashMap<String, OwnedFd>, name: &str) -> Result<MappedArray<T>> {
+    let map = find(maps, name)?;
+    let info = sys::map_info(map).with_context(|| format!("cannot ask for {name}"))?;
+    if info.value_size as usize != size_of::<T>() || info.flags & MMAPABLE == 0 {
+        bail!("{name} is another kind of map: {info:?}");
+    }
+    MappedArray::new(map, info.max_entries).with_context(|| format!("cannot map {name}"))
+}

@@ -1,0 +1,339 @@
+//! The kernel side of the agent: loads the XDP program, attaches it, writes its tables, reads its counters.
+//! The only module that names aya.
+//!
+//! The program and its maps are pinned and attached by a pinned link ([`pins`]), so answers go on when the
+//! agent ends in whatever way but [`Datapath::detach`]. The next agent **adopts** them when it was built with
+//! the same object and its tables fit, or else **replaces** the program in the link; both without a query
+//! lost. How tables change under a running program is in [`instance`].
+//!
+//! All of it concerns the network and mount namespaces of the calling thread.
+
+mod attach;
+mod capacity;
+mod instance;
+mod interface;
+mod mapped;
+pub mod object;
+mod pins;
+mod program;
+mod start;
+mod sys;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use router_common::abi::{self, Control};
+use router_common::diff::Operation;
+use router_common::tables::Tables;
+
+pub use self::attach::Attached;
+pub use self::capacity::{Capacity, OutOfRoom};
+pub use self::interface::Mode;
+pub use self::pins::default_directory;
+
+use self::instance::{Instance, Placement};
+use self::pins::{Directory, Set};
+use crate::settings::{Stale, XdpMode};
+
+/// How the datapath is set up.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// Interfaces to answer on, at most [`abi::MAX_INTERFACES`].
+    pub interfaces: &'a [String],
+    /// Where the program is to run.
+    pub mode: XdpMode,
+    /// Where pins go: an absolute path, on a bpffs or where one can be mounted ([`default_directory`]).
+    pub pin_dir: PathBuf,
+    /// What happens when the lease lapses.
+    pub stale: Stale,
+    /// The first lease; renewed with [`Datapath::renew_lease`].
+    pub lease: Duration,
+}
+
+/// How [`Datapath::open`] came to a running program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Nothing was attached.
+    Fresh,
+    /// An earlier agent's program and maps go on, with the new tables.
+    Adopted,
+    /// An earlier agent's program was exchanged, for the reason given.
+    Replaced(String),
+}
+
+/// Why tables could not be changed. What answered before goes on answering.
+#[derive(Debug)]
+pub enum Error {
+    /// They do not fit the maps: [`Datapath::replace`] makes larger ones.
+    OutOfRoom(OutOfRoom),
+    /// The kernel refused.
+    Kernel(anyhow::Error),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::OutOfRoom(room) => room.fmt(f),
+            Error::Kernel(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Self {
+        Error::Kernel(error)
+    }
+}
+
+/// What [`Datapath::apply`] wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// Lines.
+    pub lines: u32,
+    /// Cells.
+    pub cells: u32,
+    /// Answers.
+    pub answers: u32,
+}
+
+/// A running program, its maps, and the interfaces it answers on.
+///
+/// Dropping it is [`Datapath::keep`].
+pub struct Datapath {
+    instance: Instance,
+    /// Where it is pinned; `None` for [`Datapath::unattached`].
+    pinned: Option<Pinned>,
+    /// Interfaces as the program sees them.
+    places: Vec<abi::Interface>,
+    attached: Vec<Attached>,
+    stale: Stale,
+}
+
+struct Pinned {
+    directory: Directory,
+    set: Set,
+    links: Links,
+}
+
+/// Links, by the index of their interface.
+type Links = Vec<(u32, OwnedFd)>;
+
+impl Datapath {
+    /// Brings `tables` into service on the interfaces: adopts what an earlier agent left or loads the
+    /// program. A program is attached only when it can answer.
+    ///
+    /// # Errors
+    /// When an interface is missing or has somebody else's program, another agent runs, or the kernel
+    /// refuses. What was attached before goes on, and nothing new is left behind.
+    pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Self, Start)> {
+        start::open(options, tables)
+    }
+
+    /// Loads the program and installs tables without attaching or pinning anything: for
+    /// `BPF_PROG_TEST_RUN`. It ends with the value.
+    pub fn unattached(tables: &Tables, capacity: &Capacity, interfaces: &[abi::Interface]) -> Result<Self> {
+        let mut instance = Instance::new(program::load(capacity, None)?)?;
+        let stale = Stale::Serve;
+        instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0)?;
+        Ok(Self { instance, pinned: None, places: interfaces.to_vec(), attached: Vec::new(), stale })
+    }
+
+    /// The interfaces, in the order of the configuration.
+    pub fn interfaces(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    /// Elements of each table that fit without [`Self::replace`].
+    pub fn capacity(&self) -> Capacity {
+        self.instance.capacity()
+    }
+
+    /// The program.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.instance.program.as_fd()
+    }
+
+    /// Writes a whole generation and switches to it in one step. Blocks for an RCU grace period or two.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRoom`]: use [`Self::replace`]. After any error the old generation answers.
+    pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
+        let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
+        self.instance.install(tables, placement, 0).map(drop)
+    }
+
+    /// Makes larger maps and another instance of the program, installs `tables` there and exchanges the
+    /// program in the links. Each packet meets the old program or the new one; counters go on.
+    ///
+    /// # Errors
+    /// After any error the old instance answers on all interfaces.
+    pub fn replace(&mut self, tables: &Tables) -> Result<()> {
+        let capacity = Capacity::for_tables(tables);
+        let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
+        let serial = self.active_generation();
+        let deadline = self.instance.control().deadline();
+        let Some(pinned) = &mut self.pinned else {
+            let mut instance = Instance::new(program::load(&capacity, None)?)?;
+            instance.install(tables, placement, serial)?;
+            instance.set_deadline(deadline);
+            self.instance = instance;
+            return Ok(());
+        };
+        let counters = pinned.set.path.join(abi::map::COUNTERS);
+        let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
+        let exchanged = (|| {
+            instance.install(tables, placement, serial)?;
+            instance.set_deadline(deadline);
+            exchange(&pinned.links, &self.instance, &instance)
+        })();
+        if let Err(error) = exchanged {
+            pinned.directory.remove_set(&set);
+            return Err(error);
+        }
+        let old = std::mem::replace(&mut pinned.set, set);
+        pinned.directory.remove_set(&old);
+        self.instance = instance;
+        Ok(())
+    }
+
+    /// Changes the active generation, operation by operation in the order given: memory writes, no system
+    /// call. Cells and lines that are written must be free: unused since the last [`Self::grace`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfRoom`] before anything is written.
+    pub fn apply(&mut self, operations: &[Operation]) -> Result<Applied, Error> {
+        self.instance.apply(operations)
+    }
+
+    /// Waits until no query that began before the call can still be reading: what [`Self::apply`] made
+    /// unreachable before may be written again. Takes milliseconds to tens of them.
+    pub fn grace(&self) {
+        self.instance.grace();
+    }
+
+    /// Puts the end of the lease `lease` from now, rounded up by at most 2.2 s.
+    pub fn renew_lease(&self, lease: Duration) {
+        self.instance.renew_lease(lease);
+    }
+
+    /// Sets what happens when the lease lapses.
+    pub fn set_stale(&mut self, stale: Stale) {
+        self.stale = stale;
+        self.instance.set_flags(stale_flag(stale));
+    }
+
+    /// What was counted since the program was loaded, summed over CPUs; the index is the
+    /// [`router_common::counter::Counter`].
+    pub fn counters(&self) -> Result<Vec<u64>> {
+        self.instance.counters()
+    }
+
+    /// Serial number of the generation that answers.
+    pub fn active_generation(&self) -> u64 {
+        self.instance.generation().map_or(0, |generation| generation.serial)
+    }
+
+    /// Takes the program off the interfaces and removes every pin, and the bpffs if an agent mounted it.
+    ///
+    /// # Errors
+    /// When something could not be removed; the rest is removed all the same.
+    pub fn detach(mut self) -> Result<()> {
+        match self.pinned.take() {
+            None => Ok(()),
+            Some(Pinned { directory, set: _, links }) => remove(directory, links),
+        }
+    }
+
+    /// Lets go of it: answers go on, until the lease lapses and as long as it says.
+    pub fn keep(self) {}
+}
+
+/// What an agent left attached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leftover {
+    /// Index of the interface.
+    pub interface: u32,
+    /// Id of the program on it.
+    pub program: u32,
+    /// Where the link is pinned below.
+    pub pinned_in: PathBuf,
+}
+
+/// What is attached and pinned under `pin_dir` in this network namespace.
+///
+/// # Errors
+/// When an agent runs there.
+pub fn leftovers(pin_dir: &Path) -> Result<Vec<Leftover>> {
+    let Some(directory) = Directory::open_existing(pin_dir)? else { return Ok(Vec::new()) };
+    let links = directory.links()?;
+    Ok(links
+        .iter()
+        .map(|link| Leftover {
+            interface: link.interface,
+            program: link.program,
+            pinned_in: pin_dir.to_owned(),
+        })
+        .collect())
+}
+
+/// Detaches and removes what [`leftovers`] tells of, and pins without links. Returns how many interfaces
+/// were freed.
+///
+/// # Errors
+/// When an agent runs there, or something could not be removed.
+pub fn remove_leftovers(pin_dir: &Path) -> Result<usize> {
+    let Some(directory) = Directory::open_existing(pin_dir)? else { return Ok(0) };
+    let links: Vec<_> = directory.links()?.into_iter().map(|link| (link.interface, link.link)).collect();
+    let freed = links.len();
+    remove(directory, links)?;
+    Ok(freed)
+}
+
+/// Removes links first: until the last one is gone its set counts.
+fn remove(directory: Directory, links: Links) -> Result<()> {
+    let mut first_error = Ok(());
+    for (interface, link) in links {
+        first_error = first_error.and(directory.remove_link(&link, interface));
+    }
+    first_error = first_error.and(directory.remove_unused_sets(None));
+    first_error.and(directory.close())
+}
+
+/// Exchanges the program in every link, or in none. An interface that went away is left out.
+fn exchange(links: &[(u32, OwnedFd)], old: &Instance, new: &Instance) -> Result<()> {
+    for (done, (interface, link)) in links.iter().enumerate() {
+        match sys::update_link(link.as_fd(), new.program.as_fd()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
+                log::warn!("the interface with index {interface} is gone");
+            }
+            Err(error) => {
+                for (_, link) in links.iter().take(done) {
+                    warn(sys::update_link(link.as_fd(), old.program.as_fd()).map_err(Into::into));
+                }
+                return Err(error).with_context(|| {
+                    format!("cannot exchange the program on the interface with index {interface}")
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stale_flag(stale: Stale) -> u32 {
+    match stale {
+        Stale::Serve => 0,
+        Stale::Pass => Control::STALE_PASS,
+    }
+}
+
+/// Tells of a failure while another one is handled.
+fn warn(result: Result<()>) {
+    if let Err(error) = result {
+        log::warn!("while cleaning up: {error:#}");
+    }
+}

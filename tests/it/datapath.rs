@@ -1,0 +1,641 @@
+//! The datapath: start, adoption, replacement, reload, change, detachment; on veth pairs and by
+//! `BPF_PROG_TEST_RUN`.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use router_common::abi::{
+    Answer, Cell, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4, LocationKey6,
+    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
+};
+use router_common::diff::Operation;
+use router_common::lookup::hash_name;
+use router_common::tables::Tables;
+use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, privileged};
+use router_userspace::datapath::{self, Capacity, Datapath, Error, Mode, Options, Start};
+use router_userspace::settings::{Stale, XdpMode};
+
+const SEED: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+
+/// `www.example.` in wire form.
+const NAME: &[u8] = b"\x03www\x07example\x00";
+
+/// Tables that answer `www.example. A` with one address, for any client.
+fn tables(address: [u8; 4]) -> Tables {
+    let mut words = [0u64; NAME_WORDS];
+    let mut name = [0; INLINE_NAME];
+    name[..NAME.len()].copy_from_slice(NAME);
+    for (word, octets) in words.iter_mut().zip(name.chunks_exact(8)) {
+        *word = u64::from_le_bytes(octets.try_into().expect("eight octets"));
+    }
+    let hash = hash_name(&SEED, &words, NAME.len() as u32);
+    let mut owners = vec![Owner::EMPTY; 16];
+    owners[hash as usize & 15] = Owner {
+        hash,
+        first_answer: 0,
+        partition: NONE,
+        wildcard: NONE,
+        name_len: NAME.len() as u8,
+        zone_len: 9,
+        flags: 0,
+        name,
+    };
+    let mut ipv4 = [[0; 4]; MAX_ADDRESSES];
+    ipv4[0] = Pair::SERVER_ADDRESSES[0].parse::<Ipv4Addr>().expect("an address").octets();
+    Tables {
+        generation: Generation {
+            seed: SEED,
+            serial: 0,
+            owners: 0,
+            owner_mask: 15,
+            regions: 0,
+            answers: 0,
+            cells: 0,
+            lines: 0,
+            edns_size: 1232,
+            flags: 0,
+            ipv4_count: 1,
+            ipv6_count: 0,
+            vlan_count: 0,
+            interface_count: 0,
+            ipv4,
+            ipv6: [[0; 16]; MAX_ADDRESSES],
+            vlans: [0; MAX_VLANS],
+            interfaces: [Interface::default(); MAX_INTERFACES],
+        },
+        owners,
+        regions: vec![0; 4],
+        answers: vec![Answer::new(0, 1, Pick::Random, 0), Answer::new(0, 1, Pick::Random, 0)],
+        cells: vec![cell(address)],
+        lines: Vec::new(),
+        locations4: vec![(LocationKey4 { prefix_len: 0, address: [0; 4] }, LocationEntry::default())],
+        locations6: vec![(LocationKey6 { prefix_len: 0, address: [0; 16] }, LocationEntry::default())],
+    }
+}
+
+/// A cell that is always taken, with one A record of TTL 30.
+fn cell(address: [u8; 4]) -> Cell {
+    let mut record = [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 0, 0, 0, 0];
+    record[12..].copy_from_slice(&address);
+    let mut sum: u32 =
+        record.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let mut cell =
+        Cell { threshold: 0, alias: 0, sum: sum as u16, kind: Cell::RECORDS, ancount: 1, ..Cell::EMPTY };
+    cell.len = record.len() as u16;
+    cell.piece[..record.len()].copy_from_slice(&record);
+    cell
+}
+
+/// The same tables with so many cells that they outgrow the room made for the small ones.
+fn grown(address: [u8; 4], room: &Capacity) -> Tables {
+    let mut tables = tables(address);
+    tables.cells.resize(room.cells as usize + 1, Cell::EMPTY);
+    tables
+}
+
+fn options<'a>(interfaces: &'a [String], pin_dir: &Path) -> Options<'a> {
+    Options {
+        interfaces,
+        mode: XdpMode::Auto,
+        pin_dir: pin_dir.to_owned(),
+        stale: Stale::Serve,
+        lease: Duration::from_secs(3600),
+    }
+}
+
+fn server() -> Vec<String> {
+    vec![Pair::SERVER.to_owned()]
+}
+
+/// A query for [`NAME`], type A.
+fn query(id: u16) -> Vec<u8> {
+    let mut message = id.to_be_bytes().to_vec();
+    message.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    message.extend(NAME);
+    message.extend([0, 1, 0, 1]);
+    message
+}
+
+/// A client's socket, on the thread's namespace.
+fn client() -> UdpSocket {
+    let socket = UdpSocket::bind((Pair::CLIENT_ADDRESSES[0], 0)).expect("the client's address");
+    socket.connect((Pair::SERVER_ADDRESSES[0], 53)).expect("a route");
+    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    socket
+}
+
+/// Asks once; the address of the answer, or nothing.
+fn ask(socket: &UdpSocket, id: u16) -> Option<[u8; 4]> {
+    socket.send(&query(id)).ok()?;
+    let mut answer = [0; 512];
+    let len = socket.recv(&mut answer).ok()?;
+    let answer = &answer[..len];
+    assert_eq!(answer.get(..2), Some(id.to_be_bytes().as_slice()), "an answer to another query");
+    assert_eq!(answer[6..8], [0, 1], "not one record: {answer:02x?}");
+    answer[len - 4..].try_into().ok()
+}
+
+/// What XDP programs `ip` shows on an interface.
+fn shown(namespace: &Namespace, interface: &str) -> String {
+    let line = namespace.sh(&format!("ip -d link show {interface}"));
+    line.lines().filter(|line| line.contains("xdp")).collect()
+}
+
+fn id_shown(namespace: &Namespace) -> String {
+    let line = namespace.sh(&format!("ip -d link show {}", Pair::SERVER));
+    let at = line.find("prog/xdp id ").expect("a program is attached");
+    line[at + 12..].split(' ').next().unwrap_or_default().to_owned()
+}
+
+const FIRST: [u8; 4] = [192, 0, 2, 1];
+const SECOND: [u8; 4] = [192, 0, 2, 2];
+const THIRD: [u8; 4] = [192, 0, 2, 3];
+
+#[test]
+fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let pins = root.path().join("pins");
+    let interfaces = server();
+    let before = pair.server.run(|| {
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, &pins), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Fresh);
+        assert_eq!(datapath.active_generation(), 1);
+        assert_eq!(datapath.interfaces().len(), 1);
+        assert_eq!(datapath.interfaces()[0].mode, Mode::Native);
+        assert_eq!(datapath.interfaces()[0].why_not_native, None);
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
+        // As SIGKILL does it: descriptors and mappings go, nothing else.
+        datapath.keep();
+        mounts_of_bpffs()
+    });
+    assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(FIRST), "the answers stopped with the agent");
+    pair.server.run(|| {
+        let program = id_shown(&pair.server);
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, &pins), &tables(SECOND)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        assert_eq!(id_shown(&pair.server), program, "the program was exchanged");
+        assert_eq!(datapath.active_generation(), 2);
+        assert_eq!(datapath.interfaces()[0].mode, Mode::Native);
+        assert_eq!(pair.client.run(|| ask(&client(), 3)), Some(SECOND));
+        let answers = datapath.counters().expect("counters")[0];
+        assert_eq!(answers, 3, "the counters did not go on");
+        assert_eq!(mounts_of_bpffs(), before, "mounted once more");
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+        assert_eq!(mounts_of_bpffs(), before - 1, "the mount is still there");
+        assert!(!pins.exists(), "the pin directory is still there");
+    });
+}
+
+#[test]
+fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let options = options(&interfaces, root.path());
+        let (datapath, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        let room = datapath.capacity();
+        let first = id_shown(&pair.server);
+        datapath.keep();
+
+        // Larger tables than there is room for.
+        let (datapath, start) = Datapath::open(&options, &grown(SECOND, &room)).expect("it opens");
+        let Start::Replaced(reason) = start else { panic!("{start:?}") };
+        assert!(reason.contains("CELLS"), "{reason}");
+        let second = id_shown(&pair.server);
+        assert_ne!(first, second);
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
+        datapath.keep();
+        assert_eq!(sets(root.path()).len(), 1, "the old set is still pinned");
+
+        // Another build: a directory can be renamed on a bpffs.
+        let set = sets(root.path()).remove(0);
+        let renamed = set.with_file_name("v1-0000000000000001-7");
+        std::fs::rename(&set, &renamed).expect("it is renamed");
+        let (datapath, start) = Datapath::open(&options, &tables(THIRD)).expect("it opens");
+        assert!(matches!(&start, Start::Replaced(reason) if reason.contains("build")), "{start:?}");
+        assert_ne!(id_shown(&pair.server), second);
+        assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(THIRD));
+        datapath.keep();
+
+        // Another ABI.
+        let set = sets(root.path()).remove(0);
+        let name = set.file_name().and_then(|name| name.to_str()).expect("a name").replacen("v1-", "v0-", 1);
+        std::fs::rename(&set, set.with_file_name(name)).expect("it is renamed");
+        let (datapath, start) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        assert!(matches!(&start, Start::Replaced(reason) if reason.contains("ABI")), "{start:?}");
+        datapath.keep();
+
+        // Half the pins are gone.
+        let set = sets(root.path()).remove(0);
+        std::fs::remove_file(set.join("CELLS")).expect("it is there");
+        let (datapath, start) = Datapath::open(&options, &tables(SECOND)).expect("it opens");
+        assert!(matches!(&start, Start::Replaced(reason) if reason.contains("CELLS")), "{start:?}");
+        datapath.keep();
+
+        // The program's pin too, so that no set counts.
+        let set = sets(root.path()).remove(0);
+        std::fs::remove_file(set.join("xroute")).expect("it is there");
+        let (datapath, start) = Datapath::open(&options, &tables(THIRD)).expect("it opens");
+        assert!(matches!(&start, Start::Replaced(reason) if reason.contains("not pinned")), "{start:?}");
+        assert_eq!(sets(root.path()).len(), 1);
+        assert_eq!(pair.client.run(|| ask(&client(), 3)), Some(THIRD));
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+    });
+}
+
+/// The sets pinned in the only namespace below a pin directory.
+fn sets(root: &Path) -> Vec<std::path::PathBuf> {
+    let entries = |path: &Path| -> Vec<std::path::PathBuf> {
+        std::fs::read_dir(path).expect("a directory").map(|entry| entry.expect("an entry").path()).collect()
+    };
+    let mut namespaces = entries(root);
+    // The kernel's own files have dots in their names.
+    namespaces.retain(|path| !path.to_string_lossy().ends_with(".debug"));
+    assert_eq!(namespaces.len(), 1, "{namespaces:?}");
+    entries(&namespaces[0])
+        .into_iter()
+        .filter(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")))
+        .collect()
+}
+
+#[test]
+fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    let stop = AtomicBool::new(false);
+    let asked = AtomicU64::new(0);
+    let (ready, started) = std::sync::mpsc::channel();
+    let (pair, stop, asked) = (&pair, &stop, &asked);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            started.recv().expect("the datapath starts");
+            pair.client.run(|| {
+                let socket = client();
+                let mut last = None;
+                let mut id = 0u16;
+                while !stop.load(Ordering::Relaxed) {
+                    id = id.wrapping_add(1);
+                    let answer = ask(&socket, id).expect("a query was lost");
+                    assert!([FIRST, SECOND, THIRD].contains(&answer), "{answer:?}");
+                    assert!(last <= Some(answer), "{answer:?} after {last:?}");
+                    last = Some(answer);
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+                last
+            })
+        });
+        pair.server.run(|| {
+            let (mut datapath, _) =
+                Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+            ready.send(()).expect("the sender waits");
+            wait(asked, 200);
+            datapath.install(&tables(SECOND)).expect("it fits");
+            wait(asked, 200);
+            let large = grown(THIRD, &datapath.capacity());
+            let program = id_shown(&pair.server);
+            let refused = datapath.install(&large).expect_err("it does not fit");
+            assert!(matches!(&refused, Error::OutOfRoom(room) if room.table == "CELLS"), "{refused}");
+            assert_eq!(datapath.active_generation(), 2);
+            datapath.replace(&large).expect("larger maps");
+            assert_ne!(id_shown(&pair.server), program);
+            assert_eq!(datapath.active_generation(), 3, "the generations did not go on");
+            wait(asked, 200);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(sender.join().expect("no query was lost"), Some(THIRD));
+            let answers = datapath.counters().expect("counters")[0];
+            assert_eq!(answers, asked.load(Ordering::Relaxed), "the counters did not go on");
+            datapath.detach().expect("it detaches");
+        });
+    });
+}
+
+/// Waits until a count has grown by some.
+fn wait(count: &AtomicU64, by: u64) {
+    let from = count.load(Ordering::Relaxed);
+    let patience = Instant::now() + Duration::from_secs(20);
+    while count.load(Ordering::Relaxed) < from + by {
+        assert!(Instant::now() < patience, "the sender stopped");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn netns_operations_change_the_next_answer() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let (mut datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        // Once in each half.
+        for round in 0..2 {
+            datapath.install(&tables(FIRST)).expect("it fits");
+            assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
+            let answer = Answer::new(5, 1, Pick::Random, 0);
+            let applied = datapath
+                .apply(&[
+                    Operation::WriteCell { index: 5, cell: cell(SECOND) },
+                    Operation::SetAnswer { index: 0, answer },
+                ])
+                .expect("it is applied");
+            assert_eq!((applied.lines, applied.cells, applied.answers), (0, 1, 1));
+            assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(SECOND), "round {round}");
+            datapath.grace();
+            // Beyond the half there may be the other half: nothing of the batch is written.
+            let index = datapath.capacity().cells;
+            let refused = datapath
+                .apply(&[
+                    Operation::SetAnswer { index: 0, answer: Answer::new(0, 1, Pick::Random, 0) },
+                    Operation::WriteCell { index, cell: cell(THIRD) },
+                ])
+                .expect_err("beyond the half");
+            assert!(matches!(&refused, Error::OutOfRoom(room) if room.table == "CELLS"), "{refused}");
+            assert_eq!(pair.client.run(|| ask(&client(), 3)), Some(SECOND));
+        }
+        datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let mut options = options(&interfaces, root.path());
+        options.lease = Duration::from_secs(60);
+        options.stale = Stale::Pass;
+        let (mut datapath, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
+        datapath.renew_lease(Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2300));
+        assert_eq!(pair.client.run(|| ask(&client(), 2)), None, "answered after the lease");
+        // Adopted with the old lease lapsed: the new one counts at once.
+        datapath.keep();
+        let adopted = Datapath::open(&options, &tables(SECOND)).expect("it opens");
+        assert_eq!(adopted.1, Start::Adopted);
+        datapath = adopted.0;
+        assert_eq!(pair.client.run(|| ask(&client(), 3)), Some(SECOND));
+        datapath.set_stale(Stale::Serve);
+        datapath.renew_lease(Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2300));
+        assert_eq!(pair.client.run(|| ask(&client(), 4)), Some(SECOND));
+        datapath.install(&tables(THIRD)).expect("it fits");
+        assert_eq!(pair.client.run(|| ask(&client(), 5)), Some(THIRD), "the flag was lost with the reload");
+        datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn netns_an_interface_without_native_xdp_is_attached_generically_and_says_why() {
+    if !privileged() {
+        return;
+    }
+    let namespace = Namespace::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = ["lo".to_owned()];
+    namespace.run(|| {
+        let mut options = options(&interfaces, root.path());
+        let (datapath, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        let loopback = &datapath.interfaces()[0];
+        assert_eq!((loopback.name.as_str(), loopback.index, loopback.mac), ("lo", 1, [0; 6]));
+        assert_eq!(loopback.mode, Mode::Generic);
+        assert!(loopback.why_not_native.as_ref().is_some_and(|why| why.contains("driver")), "{loopback:?}");
+        datapath.keep();
+
+        options.mode = XdpMode::Native;
+        let refused = Datapath::open(&options, &tables(FIRST)).map(drop).expect_err("it has no native XDP");
+        assert!(format!("{refused:#}").contains("lo"), "{refused:#}");
+
+        options.mode = XdpMode::Generic;
+        let (datapath, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        assert_eq!(datapath.interfaces()[0].why_not_native, None);
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&namespace, "lo"), "");
+    });
+}
+
+#[test]
+fn netns_the_mode_of_an_adopted_link_follows_the_configuration() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let mut options = options(&interfaces, root.path());
+        for (asked, mode) in [
+            (XdpMode::Auto, Mode::Native),
+            (XdpMode::Generic, Mode::Generic),
+            (XdpMode::Auto, Mode::Generic),
+            (XdpMode::Native, Mode::Native),
+        ] {
+            options.mode = asked;
+            let (datapath, start) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+            assert_eq!(datapath.interfaces()[0].mode, mode, "{asked:?}, {start:?}");
+            assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST), "{asked:?}");
+            datapath.keep();
+        }
+        assert_eq!(datapath::remove_leftovers(root.path()).expect("it is removed"), 1);
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+    });
+}
+
+#[test]
+fn netns_somebody_elses_program_is_named_and_left_alone() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let (ours, theirs) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let interfaces = server();
+    pair.server.run(|| {
+        let (other, _) =
+            Datapath::open(&options(&interfaces, theirs.path()), &tables(FIRST)).expect("it opens");
+        let program = id_shown(&pair.server);
+        let bpffs = mounts_of_bpffs();
+
+        // Held by a link.
+        let refused = Datapath::open(&options(&interfaces, ours.path()), &tables(SECOND))
+            .map(drop)
+            .expect_err("it is occupied");
+        let message = format!("{refused:#}");
+        for part in [Pair::SERVER, "native", "\"xroute\"", &program, "bpftool link detach id"] {
+            assert!(message.contains(part), "{part} is missing: {message}");
+        }
+        assert_eq!(id_shown(&pair.server), program);
+        assert_eq!(mounts_of_bpffs(), bpffs, "a mount was left");
+
+        // Attached by netlink.
+        let pinned = sets(theirs.path()).remove(0).join("xroute");
+        let copy = theirs.path().join("copy");
+        std::fs::hard_link(&pinned, &copy).expect("a second pin");
+        other.detach().expect("it detaches");
+        pair.server.sh(&format!("ip link set dev {} xdp pinned {}", Pair::SERVER, copy.display()));
+        let refused = Datapath::open(&options(&interfaces, ours.path()), &tables(SECOND))
+            .map(drop)
+            .expect_err("it is occupied");
+        let message = format!("{refused:#}");
+        let remedy = format!("ip link set dev {} xdp off", Pair::SERVER);
+        assert!(message.contains(&remedy), "{message}");
+        // And the remedy is one.
+        pair.server.sh(&remedy);
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, ours.path()), &tables(SECOND)).expect("it opens");
+        assert_eq!(start, Start::Fresh);
+        datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn netns_two_agents_do_not_share_a_pin_directory() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let (first, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        let refused = Datapath::open(&options(&interfaces, root.path()), &tables(SECOND))
+            .map(drop)
+            .expect_err("it is taken");
+        assert!(format!("{refused:#}").contains("another xroute agent"), "{refused:#}");
+        assert!(datapath::leftovers(root.path()).is_err());
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
+        first.keep();
+        let left = datapath::leftovers(root.path()).expect("nobody runs");
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].program.to_string(), id_shown(&pair.server));
+        assert_eq!(datapath::remove_leftovers(root.path()).expect("it is removed"), 1);
+        assert_eq!(datapath::leftovers(root.path()).expect("nothing"), []);
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+    });
+}
+
+#[test]
+fn netns_interfaces_come_and_go_between_agents() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    pair.server.run(|| {
+        pair.server.sh("ip link add xr2 type veth peer name xr3; ip link set xr2 up; ip link set xr3 up");
+        let both = [Pair::SERVER.to_owned(), "xr2".to_owned()];
+        let (datapath, _) =
+            Datapath::open(&options(&both[..1], root.path()), &tables(FIRST)).expect("it opens");
+        datapath.keep();
+        let (datapath, start) =
+            Datapath::open(&options(&both, root.path()), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        assert_eq!(datapath.interfaces().len(), 2);
+        assert!(shown(&pair.server, "xr2").contains("xdp"));
+        datapath.keep();
+
+        // One that cannot be attached: what is there goes on, nothing new is left.
+        let three = [both[0].clone(), both[1].clone(), "xr9".to_owned()];
+        let refused =
+            Datapath::open(&options(&three, root.path()), &tables(SECOND)).map(drop).expect_err("no xr9");
+        assert!(format!("{refused:#}").contains("xr9"), "{refused:#}");
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
+
+        // An interface that vanished with its link; its index is not reused here, its pin is removed.
+        pair.server.sh("ip link del xr2");
+        let (datapath, start) =
+            Datapath::open(&options(&both[..1], root.path()), &tables(SECOND)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(SECOND));
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+        assert_eq!(mounts_of_bpffs(), 0);
+    });
+}
+
+#[test]
+fn netns_what_a_crash_left_half_made_is_redone() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let (datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        datapath.keep();
+        // Killed after pinning, before the link: a set that nothing holds, and one half pinned.
+        let set = sets(root.path()).remove(0);
+        let link = std::fs::read_dir(set.parent().expect("a parent"))
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").path())
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")))
+            .expect("a link");
+        std::fs::remove_file(link).expect("it is removed");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "", "the pin held the link");
+        let half = set.with_file_name("v1-0000000000000001-9");
+        std::fs::create_dir(&half).expect("it is made");
+        std::fs::hard_link(set.join("CELLS"), half.join("CELLS")).expect("a pin");
+
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(SECOND)).expect("it opens");
+        assert_eq!(start, Start::Fresh);
+        assert_eq!(sets(root.path()).len(), 1, "leftovers were not removed");
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
+        datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn bpf_tries_of_many_prefixes_are_built_and_released() {
+    if !privileged() {
+        return;
+    }
+    let mut large = tables(FIRST);
+    large.locations4 = (0..1u32 << 17)
+        .map(|i| {
+            let key = LocationKey4 { prefix_len: 24, address: (i << 8).to_be_bytes() };
+            (key, LocationEntry { location: i, scope: 24, ..LocationEntry::default() })
+        })
+        .collect();
+    let capacity = Capacity::for_tables(&large);
+    let mut datapath = Datapath::unattached(&large, &capacity, &[]).expect("it loads");
+    for serial in 2..5 {
+        datapath.install(&large).expect("it fits");
+        assert_eq!(datapath.active_generation(), serial);
+    }
+    // A trie that cannot be built leaves the running generation alone.
+    large.locations4.push((LocationKey4 { prefix_len: 33, address: [0; 4] }, LocationEntry::default()));
+    assert!(matches!(datapath.install(&large), Err(Error::Kernel(_))));
+    assert_eq!(datapath.active_generation(), 4);
+}
