@@ -10,6 +10,8 @@
 pub mod abi;
 pub mod counter;
 pub mod lookup;
+pub mod verdict;
+pub mod wire;
 
 #[cfg(feature = "std")]
 pub mod atlas;

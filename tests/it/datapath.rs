@@ -13,7 +13,8 @@ use router_common::abi::{
 use router_common::diff::Operation;
 use router_common::lookup::hash_name;
 use router_common::tables::Tables;
-use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, privileged};
+use router_tests::need_bpf;
+use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, need_netns};
 use router_userspace::datapath::{self, Capacity, Datapath, Error, Mode, Options, Start};
 use router_userspace::settings::{Stale, XdpMode};
 
@@ -158,7 +159,7 @@ const THIRD: [u8; 4] = [192, 0, 2, 3];
 
 #[test]
 fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -200,7 +201,7 @@ fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
 
 #[test]
 fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -277,7 +278,7 @@ fn sets(root: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -352,7 +353,7 @@ fn wait(count: &AtomicU64, by: u64) {
 
 #[test]
 fn netns_operations_change_the_next_answer() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -392,7 +393,7 @@ fn netns_operations_change_the_next_answer() {
 
 #[test]
 fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -425,7 +426,7 @@ fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
 
 #[test]
 fn netns_an_interface_without_native_xdp_is_attached_generically_and_says_why() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let namespace = Namespace::new();
@@ -454,7 +455,7 @@ fn netns_an_interface_without_native_xdp_is_attached_generically_and_says_why() 
 
 #[test]
 fn netns_the_mode_of_an_adopted_link_follows_the_configuration() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -481,7 +482,7 @@ fn netns_the_mode_of_an_adopted_link_follows_the_configuration() {
 
 #[test]
 fn netns_somebody_elses_program_is_named_and_left_alone() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -528,7 +529,7 @@ fn netns_somebody_elses_program_is_named_and_left_alone() {
 
 #[test]
 fn netns_two_agents_do_not_share_a_pin_directory() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -556,7 +557,7 @@ fn netns_two_agents_do_not_share_a_pin_directory() {
 
 #[test]
 fn netns_interfaces_come_and_go_between_agents() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -595,7 +596,7 @@ fn netns_interfaces_come_and_go_between_agents() {
 
 #[test]
 fn netns_what_a_crash_left_half_made_is_redone() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -629,7 +630,7 @@ fn netns_what_a_crash_left_half_made_is_redone() {
 
 #[test]
 fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let namespace = Namespace::new();
@@ -662,7 +663,7 @@ fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
 
 #[test]
 fn bpf_tries_of_many_prefixes_are_built_and_released() {
-    if !privileged() {
+    if !need_bpf() {
         return;
     }
     let mut large = tables(FIRST);
