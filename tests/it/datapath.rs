@@ -595,6 +595,84 @@ fn netns_interfaces_come_and_go_between_agents() {
 }
 
 #[test]
+fn netns_an_interface_that_is_made_anew_is_attached_again() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let (mut datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        assert!(!datapath.refresh().expect("nothing new"));
+        // A new hardware address: frames to it pass until the next generation knows it.
+        pair.server.sh(&format!("ip link set {} address 02:00:00:00:00:77", Pair::SERVER));
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), None);
+        assert!(datapath.refresh().expect("it is there"));
+        datapath.install(&tables(FIRST)).expect("it fits");
+        assert_eq!(datapath.interfaces()[0].mac, [2, 0, 0, 0, 0, 0x77]);
+        assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(FIRST));
+
+        pair.server.sh(&format!("ip link del {}", Pair::SERVER));
+        assert!(!datapath.refresh().expect("it is away"));
+        datapath.install(&tables(FIRST)).expect("no interface is needed for it");
+        datapath.replace(&tables(SECOND)).expect("a link without interface is left out");
+        // It comes back twice: with the index it had, because that is free, and with another one.
+        let index = datapath.interfaces()[0].index;
+        let mut pairs = Vec::new();
+        for (round, taken) in ["", "ip link add xr8 index 2 type veth peer name xr9; "].iter().enumerate() {
+            pair.server.sh(&format!("ip link del {} 2>/dev/null || true; {taken}", Pair::SERVER));
+            let again = Pair::new();
+            again.server.sh(&format!("ip link set {} netns {}", Pair::SERVER, pair.server.path()));
+            pair.server.sh(&format!(
+                "ip link set {0} up; ip addr add {1}/24 dev {0}",
+                Pair::SERVER,
+                Pair::SERVER_ADDRESSES[0]
+            ));
+            assert!(datapath.refresh().expect("it came back"), "round {round}");
+            assert_eq!(datapath.interfaces()[0].index == index, round == 0);
+            assert_eq!(datapath.interfaces()[0].mode, Mode::Native);
+            datapath.install(&tables(THIRD)).expect("it fits");
+            assert_eq!(again.client.run(|| ask(&client(), 3)), Some(THIRD), "round {round}");
+            assert!(!datapath.refresh().expect("it is there"), "round {round}");
+            pairs.push(again);
+        }
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+        assert_eq!(mounts_of_bpffs(), 0);
+    });
+}
+
+#[test]
+fn netns_a_jumbo_mtu_and_a_name_with_a_dot_are_no_obstacle() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    pair.server.run(|| {
+        pair.client.sh(&format!("ip link set {} mtu 9000", Pair::CLIENT));
+        pair.server.sh(&format!("ip link set {} mtu 9000", Pair::SERVER));
+        pair.server.sh("ip link add xr.5 type veth peer name xr6");
+        let interfaces = [Pair::SERVER.to_owned(), "xr.5".to_owned()];
+        let (datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        let modes: Vec<Mode> = datapath.interfaces().iter().map(|interface| interface.mode).collect();
+        assert_eq!(modes, [Mode::Native, Mode::Native]);
+        assert_eq!(datapath.interfaces()[1].name, interfaces[1]);
+        datapath.keep();
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        let modes: Vec<Mode> = datapath.interfaces().iter().map(|interface| interface.mode).collect();
+        assert_eq!(modes, [Mode::Native, Mode::Native]);
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, &interfaces[1]), "");
+    });
+}
+
+#[test]
 fn netns_what_a_crash_left_half_made_is_redone() {
     if !need_netns() {
         return;

@@ -182,6 +182,9 @@ pub fn attach_pass(interface: &str) -> io::Result<OwnedFd> {
         count: u32,
         instructions: u64,
         license: u64,
+        log: [u64; 2],
+        kernel_version: u32,
+        flags: u32,
     }
     /// And for `BPF_LINK_CREATE`.
     #[repr(C)]
@@ -195,6 +198,8 @@ pub fn attach_pass(interface: &str) -> io::Result<OwnedFd> {
     const LINK_CREATE: i64 = 28;
     const PROG_TYPE_XDP: u32 = 6;
     const ATTACH_XDP: u32 = 37;
+    /// `BPF_F_XDP_HAS_FRAGS`: without it a program on the peer limits the MTU.
+    const HAS_FRAGS: u32 = 1 << 5;
     const DRIVER_MODE: u32 = 1 << 2;
     // r0 = XDP_PASS; exit
     let code: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
@@ -203,6 +208,9 @@ pub fn attach_pass(interface: &str) -> io::Result<OwnedFd> {
         count: code.len() as u32,
         instructions: code.as_ptr() as u64,
         license: c"GPL".as_ptr() as u64,
+        log: [0; 2],
+        kernel_version: 0,
+        flags: HAS_FRAGS,
     };
     // SAFETY: laid out as the command asks; code and license live beyond the call.
     let program = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &load, size_of::<Load>()) };

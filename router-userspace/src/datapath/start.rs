@@ -43,7 +43,8 @@ pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Datapath, Start)>
         Ok((instance, set, start, attached)) => {
             kept.append(&mut made);
             let pinned = Some(Pinned { directory, set, links: kept });
-            Ok((Datapath { instance, pinned, places, attached, stale: options.stale }, start))
+            let (mode, stale) = (options.mode, options.stale);
+            Ok((Datapath { instance, pinned, places, attached, mode, stale }, start))
         }
         Err(error) => {
             for (interface, link) in made {
