@@ -25,9 +25,9 @@ mod oracle;
 mod settle;
 mod why;
 
-pub(crate) use asking::{Standing, stand};
+pub(crate) use asking::stand;
 pub(crate) use nearest::{nearest_first, nearness};
-pub(crate) use oracle::{Oracle, What};
+pub(crate) use oracle::{Oracle, Verdict, What};
 pub(crate) use settle::{Leaf, Settled, settle};
 
 /// What is asked for; availability is per asked type (ROUTING.md §4).
@@ -231,3 +231,6 @@ pub fn distribution(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker
     choice.spread(&Share::one(), &standing.client, &mut outcomes);
     Distribution { outcomes: outcomes.list, scope: standing.scope_of(&choice) }
 }
+
+#[cfg(test)]
+mod tests;

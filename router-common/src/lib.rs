@@ -6,7 +6,6 @@
 //! server) must agree on it.
 #![cfg_attr(not(feature = "std"), no_std)]
 
-// NOTE to helper "decision": the lead writes compile, diff, sim, tables; read NOTE-FROM-LEAD.md in the worktree root.
 pub mod abi;
 pub mod counter;
 pub mod lookup;
@@ -18,17 +17,25 @@ pub mod atlas;
 #[cfg(feature = "std")]
 pub mod authority;
 #[cfg(feature = "std")]
+pub mod compile;
+#[cfg(feature = "std")]
 pub mod decide;
 #[cfg(feature = "std")]
 pub mod diff;
 #[cfg(feature = "std")]
+pub mod explain;
+#[cfg(feature = "std")]
 pub mod geo_regions;
+#[cfg(feature = "std")]
+pub mod health;
 #[cfg(feature = "std")]
 pub mod model;
 #[cfg(feature = "std")]
 pub mod name;
 #[cfg(feature = "std")]
 pub mod share;
+#[cfg(feature = "std")]
+pub mod sim;
 #[cfg(feature = "std")]
 pub mod status;
 #[cfg(feature = "std")]

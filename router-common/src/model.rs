@@ -13,7 +13,7 @@ use crate::name::Name;
 
 mod validate;
 
-pub use validate::{Invalid, Key, Place};
+pub use validate::{Invalid, Key, MAX_ENDPOINTS, MAX_NESTING, MAX_TTL, Place};
 
 /// Position of a zone in [`Model::zones`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -225,6 +225,27 @@ pub struct AddressRange {
     pub first: IpAddr,
     /// Last address, of the same family.
     pub last: IpAddr,
+}
+
+impl fmt::Display for AddressRange {
+    /// As a prefix when it is one, else `first-last`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last, bits) = match (self.first, self.last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                (u128::from(u32::from(first)), u128::from(u32::from(last)), 32)
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => (u128::from(first), u128::from(last), 128),
+            _ => return write!(f, "{}-{}", self.first, self.last),
+        };
+        let differ = first ^ last;
+        let host = 128 - differ.leading_zeros();
+        let is_prefix = differ.checked_add(1).is_none_or(u128::is_power_of_two) && first & differ == 0;
+        if is_prefix && first <= last {
+            write!(f, "{}/{}", self.first, bits - host)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
 }
 
 /// Fewest children that must be up for a nested endpoint to count (ROUTING.md §2).

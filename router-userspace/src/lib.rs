@@ -1,8 +1,21 @@
 //! The agent of xroute: probes endpoints, decides, compiles the tables, serves what the fast path
 //! hands up, and is operated from the command line.
 //!
-//! Inside this crate only `datapath` names aya, only `probe` reqwest, only `dns` hickory-proto,
-//! only `config` the file format.
+//! Inside this crate only `datapath` names aya, only `config` the file format; reqwest is named by
+//! the client of the control socket.
 
+pub mod agent;
+pub mod cli;
+pub mod config;
+pub mod control;
+mod csv;
 pub mod datapath;
+pub mod dns;
+pub mod explain;
+pub mod fault;
+pub mod geo;
+pub mod latency;
+pub mod metrics;
+pub mod probe;
 pub mod settings;
+pub mod zonefile;

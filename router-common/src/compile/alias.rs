@@ -26,7 +26,8 @@ pub fn columns(shares: &[&Share]) -> Vec<Column> {
     }
     // A column has room for WHOLE when the weights are multiplied by their number.
     let mut left: Vec<u128> = weights.iter().map(|weight| weight * count).collect();
-    let mut columns: Vec<Column> = (0..left.len()).map(|i| Column { threshold: 0, alias: i as u16 }).collect();
+    let mut columns: Vec<Column> =
+        (0..left.len()).map(|i| Column { threshold: 0, alias: i as u16 }).collect();
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..left.len()).partition(|&i| left[i] < WHOLE);
     while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {
         small.pop();
@@ -79,7 +80,10 @@ mod tests {
             let taken = probabilities(&columns(&shares.iter().collect::<Vec<_>>()));
             for (weight, taken) in weights.iter().zip(taken) {
                 let wanted = u128::from(*weight) * (count as u128) * (1 << 32) / u128::from(total);
-                assert!(wanted.abs_diff(taken) <= count as u128 + 1, "{weight} of {total}: {taken}, not {wanted}");
+                assert!(
+                    wanted.abs_diff(taken) <= count as u128 + 1,
+                    "{weight} of {total}: {taken}, not {wanted}"
+                );
             }
         }
     }

@@ -1,0 +1,173 @@
+//! The agent as a state machine: events in, effects out; no socket, no clock, no task.
+//!
+//! `cli::run` feeds it and carries out what it asks for.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use router_common::abi::Interface;
+use router_common::atlas::Atlas;
+use router_common::compile::{CompileError, Compiled, Room, compile};
+use router_common::decide::Snapshot;
+use router_common::diff::Operation;
+use router_common::model::{EndpointId, Method, ProbeTarget};
+use router_common::tables::Frontage;
+use router_common::view::{Health, HealthView};
+
+use crate::config::Config;
+use crate::dns;
+use crate::probe::{Monitors, Observed};
+use crate::settings::Server;
+
+mod report;
+
+/// Everything that can happen to the agent.
+#[derive(Debug)]
+pub enum Event {
+    /// Probes ended; in the order they did.
+    Observed(Vec<Observed>),
+    /// Every operation given out was written, and no reader can be in what it replaced.
+    GraceOver,
+}
+
+/// What is to be done, in this order.
+pub enum Effect {
+    /// A monitor's verdict on an endpoint changed.
+    Verdict(EndpointId, Health),
+    /// Write these into the serving half.
+    Apply(Vec<Operation>),
+    /// The serving half is full: install [`Agent::compiled`]'s tables as a new generation.
+    Install,
+    /// Answer from this in userspace from now on.
+    Serve(Arc<dns::Service>),
+}
+
+/// Configuration, health and tables of a running agent.
+pub struct Agent {
+    settings: Server,
+    frontage: Frontage,
+    snapshot: Snapshot,
+    monitors: Monitors,
+    compiled: Compiled,
+    room: Room,
+}
+
+impl Agent {
+    /// Compiles a loaded configuration. `health` stands in for the monitors until they have verdicts.
+    pub fn new(config: Config, health: HealthView, interfaces: Vec<Interface>) -> Result<Self, CompileError> {
+        let Config { server, model, geography, latency, .. } = config;
+        let atlas = Atlas::build(&model, &geography, &latency);
+        let frontage = Frontage {
+            addresses: server.listen.iter().map(|address| address.ip()).collect(),
+            vlans: server.vlans.clone(),
+            interfaces,
+            edns_size: server.edns_size,
+            flags: 0,
+        };
+        let monitors = Monitors::new(&model);
+        let snapshot = Snapshot { model: Arc::new(model), atlas: Arc::new(atlas), health: Arc::new(health) };
+        let compiled = compile(&snapshot, &frontage, seed, 1)?;
+        Ok(Self { settings: server, frontage, snapshot, monitors, compiled, room: Room::UNBOUNDED })
+    }
+
+    /// The settings it runs with.
+    pub fn settings(&self) -> &Server {
+        &self.settings
+    }
+
+    /// The tables as they are after every effect given out.
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
+    }
+
+    /// What decisions are made from at present.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// What the userspace server answers from at present.
+    pub fn service(&self) -> dns::Service {
+        dns::Service { snapshot: self.snapshot.clone(), edns_size: self.settings.edns_size }
+    }
+
+    /// How much one half of the fast path's maps holds.
+    pub fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+
+    /// Numbers the generation that is installed next; one more than what a fast path that was adopted
+    /// serves.
+    pub fn set_serial(&mut self, serial: u64) {
+        self.compiled.tables.generation.serial = serial;
+    }
+
+    /// Takes one event. `now` is the time since the epoch.
+    pub fn handle(&mut self, event: Event, now: Duration) -> Result<Vec<Effect>, CompileError> {
+        match event {
+            Event::GraceOver => {
+                self.compiled.reclaim();
+                Ok(Vec::new())
+            }
+            Event::Observed(observed) => self.observe(&observed, now),
+        }
+    }
+
+    fn observe(&mut self, observed: &[Observed], now: Duration) -> Result<Vec<Effect>, CompileError> {
+        let mut verdicts = Vec::new();
+        let mut changed = Vec::new();
+        for one in observed {
+            verdicts.extend(self.monitors.observe(&one.target, &one.observation, now));
+            changed.extend(self.faster_or_slower(&one.target));
+        }
+        if verdicts.is_empty() && changed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let health = Arc::make_mut(&mut self.snapshot.health);
+        for &(endpoint, verdict) in &verdicts {
+            health.verdicts.insert(endpoint, verdict);
+            changed.push((endpoint, None));
+        }
+        for &(endpoint, average) in &changed {
+            if let Some(average) = average {
+                health.latency.insert(endpoint, average);
+            }
+        }
+        let changed: Vec<EndpointId> = changed.into_iter().map(|(endpoint, _)| endpoint).collect();
+        let mut effects: Vec<Effect> =
+            verdicts.into_iter().map(|(endpoint, health)| Effect::Verdict(endpoint, health)).collect();
+        match self.compiled.update(&self.snapshot, &changed, &self.room) {
+            Ok(operations) if operations.is_empty() => {}
+            Ok(operations) => effects.push(Effect::Apply(operations)),
+            Err(_) => {
+                let serial = self.compiled.tables.generation.serial + 1;
+                self.compiled = compile(&self.snapshot, &self.frontage, seed, serial)?;
+                effects.push(Effect::Install);
+            }
+        }
+        effects.push(Effect::Serve(Arc::new(self.service())));
+        Ok(effects)
+    }
+
+    /// Endpoints on this target whose profile chooses by our own probes' latency, when it moved.
+    fn faster_or_slower(&self, target: &ProbeTarget) -> Vec<(EndpointId, Option<Duration>)> {
+        let model = &self.snapshot.model;
+        let mut moved = Vec::new();
+        for endpoint in self.monitors.watching(target) {
+            if !matches!(model.profile(endpoint.profile).method, Method::Fastest { .. }) {
+                continue;
+            }
+            let average = self.monitors.endpoint(endpoint).and_then(|health| health.record.average);
+            if average.is_some() && average.as_ref() != self.snapshot.health.latency.get(&endpoint) {
+                moved.push((endpoint, average));
+            }
+        }
+        moved
+    }
+}
+
+/// A hash key that nobody outside can know: the standard library seeds this from the system.
+fn seed() -> [u64; 2] {
+    let state = RandomState::new();
+    [state.hash_one(0u8), state.hash_one(1u8)]
+}

@@ -1,0 +1,74 @@
+//! The command line: one file per command.
+//!
+//! Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+mod check;
+mod client;
+mod explain;
+mod run;
+mod status;
+
+/// Where the configuration is when no path is given.
+pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
+
+/// A DNS traffic manager that answers in the NIC driver.
+#[derive(Parser, Debug)]
+#[command(name = "xroute", version, about, long_about = None, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the agent: attach the XDP program, probe endpoints, answer DNS.
+    Run(run::Run),
+    /// Check a configuration: every error and warning, with file, line and column.
+    Check(check::Check),
+    /// Say what a query would be answered with, and why.
+    Explain(explain::Explain),
+    /// Show profiles, endpoints, their health, and what the paths did.
+    Status(status::Status),
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Which running agent a command talks to.
+#[derive(Args, Debug, Clone)]
+pub struct AgentAddress {
+    /// Control socket of the agent [default: /run/xroute/control.sock, or `server.control` of --config]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+/// Parses the arguments, runs the command and turns its result into an exit status.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Run(run) => run.execute(),
+        Command::Check(check) => check.execute(),
+        Command::Explain(explain) => explain.execute(),
+        Command::Status(status) => status.execute(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xroute: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `[server]`: where and how the agent runs.
+
+use std::net::SocketAddr;
+
+use super::reader::{Table, choice, text, whole};
+use super::warnings::Warnings;
+use crate::settings::{Server, Stale, XdpMode};
+
+/// Most interfaces the XDP program is attached to.
+const MAX_INTERFACES: usize = 8;
+/// Most VLAN ids the fast path answers on.
+const MAX_VLANS: usize = 16;
+/// Most service addresses of a family the fast path answers for.
+const MAX_SERVICE: usize = 16;
+/// Longest path of a unix socket (`sun_path` with its final zero is 108 octets).
+const MAX_SOCKET_PATH: usize = 107;
+
+pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
+    let mut server = Server::default();
+    let folder = &table.source().folder;
+    if let Some(interfaces) = table.items("interfaces", interface) {
+        table.no_twins("interfaces", &interfaces);
+        if interfaces.len() > MAX_INTERFACES {
+            let found = interfaces.len();
+            table.fault_at("interfaces", format!("interfaces: found {found}; allowed are {MAX_INTERFACES}"));
+        }
+        server.interfaces = interfaces;
+    }
+    let modes = [("auto", XdpMode::Auto), ("native", XdpMode::Native), ("generic", XdpMode::Generic)];
+    if let Some(mode) = table.take("xdp_mode", |value| choice(value, &modes)) {
+        server.xdp_mode = mode;
+    }
+    match table.items("listen", |value| socket(text(value)?)) {
+        Some(listen) => {
+            table.no_twins("listen", &listen);
+            server.listen = listen;
+            listening(&table, &server, warnings);
+        }
+        None => table.missing("listen", "[\"192.0.2.53:53\"]"),
+    }
+    if let Some(vlans) = table.items("vlans", |value| whole(value, 1..=4094)) {
+        table.no_twins("vlans", &vlans);
+        if vlans.len() > MAX_VLANS {
+            table.fault_at("vlans", format!("vlans: found {}; allowed are {MAX_VLANS}", vlans.len()));
+        }
+        server.vlans = vlans;
+    }
+    if let Some(stale) =
+        table.take("stale", |value| choice(value, &[("serve", Stale::Serve), ("pass", Stale::Pass)]))
+    {
+        server.stale = stale;
+    }
+    if let Some(control) = table.take("control", |value| path(text(value)?)) {
+        server.control = folder.join(control);
+        if server.control.as_os_str().len() > MAX_SOCKET_PATH {
+            let message = format!("control: the path of a socket has at most {MAX_SOCKET_PATH} octets");
+            table.fault_at("control", message);
+        }
+    }
+    server.http = table.take("http", |value| socket(text(value)?));
+    if let Some(state_dir) = table.take("state_dir", |value| path(text(value)?)) {
+        server.state_dir = folder.join(state_dir);
+    }
+    if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
+        server.edns_size = size;
+    }
+    table.finish();
+    server
+}
+
+/// What goes together in `listen` and `interfaces`.
+fn listening(table: &Table<'_>, server: &Server, warnings: &mut Warnings) {
+    if server.listen.is_empty() {
+        table.fault_at("listen", "listen: no address to listen on".into());
+    }
+    if server.interfaces.is_empty() {
+        return;
+    }
+    for (family, ipv4) in [("IPv4", true), ("IPv6", false)] {
+        let found = server.listen.iter().filter(|address| address.is_ipv4() == ipv4).count();
+        if found > MAX_SERVICE {
+            let message = format!(
+                "listen: found {found} {family} addresses; with interfaces at most {MAX_SERVICE} of a family \
+                 are allowed"
+            );
+            table.fault_at("listen", message);
+        }
+    }
+    let Some(spot) = table.value("listen").map(|value| table.spot_of(value)) else { return };
+    for address in &server.listen {
+        if address.port() != 53 {
+            warnings.add(
+                &spot,
+                format!(
+                    "listen: {address}: the fast path answers on port 53 only; this address is always slow"
+                ),
+            );
+        }
+        if address.ip().is_unspecified() {
+            warnings.add(
+                &spot,
+                format!(
+                    "listen: {address}: the fast path answers for the addresses listed here, which this is \
+                     none of; what arrives elsewhere is always slow"
+                ),
+            );
+        }
+    }
+}
+
+fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String> {
+    let name = text(value)?;
+    let bad = |character: char| character.is_whitespace() || character.is_control() || character == '/';
+    if name.is_empty() || name.len() > 15 || name.contains(bad) || matches!(name, "." | "..") {
+        return Err(format!(
+            "{name:?} is not the name of an interface; it has 1 to 15 octets, e.g. \"eth0\""
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+fn socket(written: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = written.parse().map_err(|_| {
+        let hint = if written.parse::<std::net::Ipv4Addr>().is_ok() {
+            format!("write \"{written}:53\"")
+        } else if written.parse::<std::net::Ipv6Addr>().is_ok() {
+            format!("write \"[{written}]:53\"")
+        } else {
+            "allowed are e.g. \"192.0.2.53:53\" and \"[2001:db8::53]:53\"".into()
+        };
+        format!("{written:?} is not an address with a port; {hint}")
+    })?;
+    if address.port() == 0 {
+        return Err(format!("{written:?} has port 0; allowed is 1 to 65535"));
+    }
+    Ok(address)
+}
+
+fn path(written: &str) -> Result<&str, String> {
+    if written.is_empty() || written.contains('\0') {
+        return Err(format!("{written:?} is not a path"));
+    }
+    Ok(written)
+}

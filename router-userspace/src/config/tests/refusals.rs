@@ -1,0 +1,84 @@
+//! Bad configurations and the exact text they are refused with, from `refusals.txt`.
+
+use super::*;
+
+/// `## title`, the configuration, `->` and the lines it is refused with. `@zone` stands for a zone
+/// x.example in four lines; `@profile METHOD` for a profile "a" of that method in three.
+const TABLE: &str = include_str!("refusals.txt");
+
+fn expand(config: &str) -> String {
+    let mut text = String::new();
+    for line in config.lines() {
+        match line.split_once(' ') {
+            Some(("@profile", method)) => {
+                text += &format!("[[profile]]\nname = \"a\"\nmethod = \"{method}\"\n");
+            }
+            _ if line == "@zone" => text += &with_zone(""),
+            _ => text += &format!("{line}\n"),
+        }
+    }
+    text
+}
+
+#[test]
+fn each_is_refused_with_exactly_this() {
+    let mut wrong = String::new();
+    let mut cases = 0;
+    for case in TABLE.split("\n## ").skip(1) {
+        let (title, rest) = case.split_once('\n').unwrap();
+        let (config, expected) = rest.split_once("->\n").unwrap();
+        let found = refused(&expand(config)).join("\n");
+        cases += 1;
+        if found != expected.trim_end() {
+            wrong += &format!("\n## {title}\n{config}->\n{found}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(cases > 80, "{cases} cases only");
+}
+
+#[test]
+fn mistakes_of_included_files_name_the_right_file() {
+    let found = refused_with(
+        "include = [\"p/*.toml\", \"none.toml\", \"p*/x\"]\n[server]\nlisten = []\n",
+        &[
+            ("p/b.toml", "[[profile]]\nname = \"b\"\nmethod = \"best\"\n"),
+            (
+                "p/a.toml",
+                "[server]\nlisten = [\"192.0.2.1:53\"]\n[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n",
+            ),
+            ("p/a.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2\n"),
+        ],
+    );
+    assert_eq!(
+        found,
+        [
+            "c.toml:1:25: include: cannot read none.toml: no such file",
+            "c.toml:1:38: include: \"p*/x\": \"*\" and \"?\" are allowed in the last part only",
+            "c.toml:3:10: listen: no address to listen on",
+            "p/a.toml:1:2: server is allowed in the main file only",
+            "p/b.toml:3:10: method: found \"best\"; allowed are \"priority\", \"weighted\", \"performance\", \
+             \"geographic\", \"multivalue\", \"subnet\"",
+            "p/a.zone:4:6: \"192.0.2\" is not an IPv4 address",
+        ]
+    );
+}
+
+#[test]
+fn named_files_that_are_missing_or_wrong() {
+    let found = refused_with(
+        "[geo]\ndatabase = \"city.mmdb\"\noverrides = \"geo.csv\"\n[latency]\ntable = \"none.csv\"\n",
+        &[("city.mmdb", "GIF89a"), ("geo.csv", "10.0.0.0/8,Mars\n")],
+    );
+    assert_eq!(
+        found[..2],
+        [
+            "c.toml:5:9: table: cannot read none.csv: no such file".to_owned(),
+            "geo.csv:1:12: \"Mars\" is not a region code; allowed are WORLD, GEO-EU and the like, IE, US-CA"
+                .into()
+        ]
+    );
+    let found =
+        refused_with("[geo]\ndatabase = \"city.mmdb\"\n[[zone]]\nname = \"z\"\n", &[("city.mmdb", "GIF89a")]);
+    assert_eq!(found.len(), 2, "{found:?}");
+}

@@ -1,0 +1,108 @@
+//! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Json;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::explain::{Explanation, Question};
+
+mod report;
+
+pub use report::{EndpointReport, InterfaceReport, ProfileReport, StatusReport};
+
+/// What the API asks of the agent's loop; each carries the way back.
+#[derive(Debug)]
+pub enum Request {
+    /// The whole status.
+    Status(oneshot::Sender<StatusReport>),
+    /// An explanation.
+    Explain(Question, oneshot::Sender<Explanation>),
+}
+
+/// Query string of `/v1/explain`.
+#[derive(Deserialize, Debug)]
+struct ExplainQuery {
+    name: String,
+    #[serde(rename = "type", default = "default_type")]
+    rtype: String,
+    client: IpAddr,
+    ecs: Option<String>,
+}
+
+fn default_type() -> String {
+    String::from("A")
+}
+
+/// A failure as the API tells it: status and one line of text.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, self.1 + "\n").into_response()
+    }
+}
+
+type Requests = State<mpsc::Sender<Request>>;
+
+/// The routes, over a way to the agent's loop.
+pub fn routes(requests: mpsc::Sender<Request>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/explain", get(explain))
+        .route("/metrics", get(metrics))
+        .with_state(requests)
+}
+
+async fn ask<T>(requests: &mpsc::Sender<Request>, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Refusal> {
+    let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, String::from("the agent is shutting down"));
+    let (reply, answer) = oneshot::channel();
+    requests.send(request(reply)).await.map_err(|_| gone())?;
+    answer.await.map_err(|_| gone())
+}
+
+async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal> {
+    ask(&requests, Request::Status).await.map(Json)
+}
+
+async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
+    let report = ask(&requests, Request::Status).await?;
+    let kind = [(axum::http::header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
+    Ok((kind, crate::metrics::render(&report)).into_response())
+}
+
+async fn explain(State(requests): Requests, Query(query): Query<ExplainQuery>) -> Result<Json<Explanation>, Refusal> {
+    let question = Question::parse(&query.name, &query.rtype, query.client, query.ecs.as_deref())
+        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("{error:#}")))?;
+    ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
+}
+
+/// Opens the control socket; a socket file whose agent is gone is replaced, a live one is refused.
+pub fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt;
+
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    if path.exists() {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            anyhow::bail!("another agent is listening on {} (end it first, or set server.control)", path.display());
+        }
+        std::fs::remove_file(path).with_context(|| format!("cannot remove the old {}", path.display()))?;
+    }
+    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
+        .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
+    Ok(listener)
+}

@@ -1,0 +1,136 @@
+//! Metrics in the text format that Prometheus reads, rendered from one status report.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::control::StatusReport;
+
+/// Content type of [`render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Renders a report.
+pub fn render(report: &StatusReport) -> String {
+    let mut registry = Registry::with_prefix("xroute");
+    registry.register_collector(Box::new(Exposition(report.clone())));
+    let mut text = String::new();
+    // Writing into a String cannot fail; an encoder error would only cut the text short.
+    if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
+        text.clear();
+    }
+    text
+}
+
+#[derive(Debug)]
+struct Exposition(StatusReport);
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let report = &self.0;
+        let mut family =
+            encoder.encode_descriptor("outcomes", "Queries by path and outcome", None, MetricType::Counter)?;
+        for (outcome, count) in &report.counters {
+            let path = if outcome.starts_with("server_") { "userspace" } else { "fast" };
+            let labels = [("path", path), ("outcome", outcome.as_str())];
+            ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "endpoint_status",
+            "1 for the status each endpoint is in",
+            None,
+            MetricType::Gauge,
+        )?;
+        for profile in &report.profiles {
+            for endpoint in &profile.endpoints {
+                let labels = [
+                    ("profile", profile.name.as_str()),
+                    ("endpoint", endpoint.name.as_str()),
+                    ("status", endpoint.status.as_str()),
+                ];
+                ConstGauge::new(1i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let mut family = encoder.encode_descriptor(
+            "endpoint_latency_seconds",
+            "Moving average of the probes' latency",
+            None,
+            MetricType::Gauge,
+        )?;
+        for profile in &report.profiles {
+            for endpoint in &profile.endpoints {
+                let Some(average) = endpoint.latency_average_ms else { continue };
+                let labels = [("profile", profile.name.as_str()), ("endpoint", endpoint.name.as_str())];
+                ConstGauge::new(average / 1000.0).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let mut family = encoder.encode_descriptor(
+            "profile_serving_all",
+            "1 when every endpoint is down and all are answered with",
+            None,
+            MetricType::Gauge,
+        )?;
+        for profile in &report.profiles {
+            let labels = [("profile", profile.name.as_str())];
+            ConstGauge::new(i64::from(profile.serving_all)).encode(family.encode_family(&labels)?)?;
+        }
+        encoder
+            .encode_descriptor("generation", "Serial number of the serving generation", None, MetricType::Gauge)
+            .and_then(|metric| ConstGauge::new(report.generation as i64).encode(metric))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::control::{EndpointReport, ProfileReport};
+
+    #[test]
+    fn outcomes_and_endpoints_are_labelled() {
+        let report = StatusReport {
+            version: String::from("0"),
+            pid: 1,
+            uptime_seconds: 2,
+            generation: 7,
+            listen: Vec::new(),
+            interfaces: Vec::new(),
+            counters: BTreeMap::from([(String::from("answer_records"), 5), (String::from("server_nodata"), 3)]),
+            profiles: vec![ProfileReport {
+                name: String::from("www"),
+                method: String::from("priority"),
+                status: String::from("Degraded"),
+                serving_all: true,
+                names: Vec::new(),
+                endpoints: vec![EndpointReport {
+                    name: String::from("eu1"),
+                    target: String::from("192.0.2.1"),
+                    status: String::from("Degraded"),
+                    since_seconds: None,
+                    window: String::new(),
+                    latency_last_ms: None,
+                    latency_average_ms: Some(12.5),
+                    last_error: None,
+                    flaps: 0,
+                }],
+            }],
+        };
+        let text = render(&report);
+        for line in [
+            r#"xroute_outcomes_total{path="fast",outcome="answer_records"} 5"#,
+            r#"xroute_outcomes_total{path="userspace",outcome="server_nodata"} 3"#,
+            r#"xroute_endpoint_status{profile="www",endpoint="eu1",status="Degraded"} 1"#,
+            r#"xroute_endpoint_latency_seconds{profile="www",endpoint="eu1"} 0.0125"#,
+            r#"xroute_profile_serving_all{profile="www"} 1"#,
+            "xroute_generation 7",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}
