@@ -1,8 +1,17 @@
-//! The harness: what the scenarios of xroute run on.
+//! The scenarios of xroute, and the subjects that they are run on.
+//!
+//! A scenario is a configuration and questions with the right answers (`cases/*.toml`). A subject is one
+//! way to an answer: the oracle, the compiled tables, the userspace server, the program in the kernel.
+//! Each scenario is run on each subject.
 
+pub mod decide;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;
+pub mod rendering;
+pub mod scenario;
+pub mod sim;
+pub mod subject;
 
 /// Set to 1 to make a missing permission for BPF an error instead of a skip; `cargo xtask test` does.
 pub const REQUIRE_BPF: &str = "XROUTE_REQUIRE_BPF";

@@ -32,6 +32,7 @@ pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::interface::Mode;
 pub use self::pins::default_directory;
+pub use self::sys::monotonic;
 
 use self::instance::{Instance, Placement};
 use self::interface::Interface;
