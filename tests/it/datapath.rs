@@ -218,11 +218,22 @@ fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
         let (datapath, start) = Datapath::open(&options, &grown(SECOND, &room)).expect("it opens");
         let Start::Replaced(reason) = start else { panic!("{start:?}") };
         assert!(reason.contains("CELLS"), "{reason}");
-        let second = id_shown(&pair.server);
-        assert_ne!(first, second);
+        assert_ne!(first, id_shown(&pair.server));
+        let larger = datapath.capacity();
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         datapath.keep();
         assert_eq!(sets(root.path()).len(), 1, "the old set is still pinned");
+        let (datapath, start) = Datapath::open(&options, &grown(THIRD, &larger)).expect("it opens");
+        let Start::Replaced(_) = start else { panic!("{start:?}") };
+        assert_eq!(
+            datapath.counters().expect("counters")[0],
+            2,
+            "the counters of the same build did not go on"
+        );
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(THIRD));
+        let second = id_shown(&pair.server);
+        datapath.keep();
 
         // Another build: a directory can be renamed on a bpffs.
         let set = sets(root.path()).remove(0);

@@ -167,7 +167,8 @@ impl Datapath {
     }
 
     /// Loads the program and installs tables without attaching or pinning anything: for
-    /// `BPF_PROG_TEST_RUN`. It ends with the value.
+    /// `BPF_PROG_TEST_RUN`. It ends with the value. There is no lease, so answers count as stale until
+    /// [`Self::renew_lease`].
     pub fn unattached(tables: &Tables, capacity: &Capacity, interfaces: &[abi::Interface]) -> Result<Self> {
         let mut instance = Instance::new(program::load(capacity, None)?)?;
         let stale = Stale::Serve;
@@ -412,5 +413,16 @@ fn stale_flag(stale: Stale) -> u32 {
 fn warn(result: Result<()>) {
     if let Err(error) = result {
         log::warn!("{error:#}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datapath_can_be_handed_to_another_thread_and_shared() {
+        fn is_send_and_sync<T: Send + Sync>() {}
+        is_send_and_sync::<Datapath>();
     }
 }
