@@ -4,6 +4,7 @@
 //! way to an answer: the oracle, the compiled tables, the userspace server, the program in the kernel.
 //! Each scenario is run on each subject.
 
+pub mod agent;
 pub mod decide;
 pub mod netns;
 pub mod packet;
