@@ -4,6 +4,7 @@
 
 mod cases;
 mod datapath;
+mod examples;
 mod packets;
 mod refuse;
 mod zonefile;
