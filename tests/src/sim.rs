@@ -5,7 +5,7 @@ use router_common::abi::Cell;
 use router_common::compile::{Compiled, compile};
 use router_common::decide::{Asker, Snapshot};
 use router_common::lookup::Miss;
-use router_common::model::rtype;
+use router_common::model::{Model, rtype};
 use router_common::name::Name;
 use router_common::share::Share;
 use router_common::sim::{self, Possible};
@@ -13,6 +13,12 @@ use router_common::tables::Frontage;
 
 use crate::rendering;
 use crate::subject::{Answer, Question, Subject};
+
+/// What the fast path must answer itself: A and AAAA of a name that an enabled profile is bound to.
+pub fn must_answer(model: &Model, question: &Question) -> bool {
+    let bound = model.bindings().get(&question.name);
+    matches!(question.qtype, rtype::A | rtype::AAAA) && bound.is_some_and(|bound| bound.profile.is_some())
+}
 
 /// What the fast path answers, every random number counted.
 pub struct Sim {
@@ -53,10 +59,8 @@ impl Subject for Sim {
         Share::ratio(1, 1 << 28)
     }
 
-    /// A and AAAA of a name that an enabled profile is bound to.
     fn must_answer(&self, question: &Question) -> bool {
-        let bound = self.snapshot.model.bindings().get(&question.name);
-        matches!(question.qtype, rtype::A | rtype::AAAA) && bound.is_some_and(|bound| bound.profile.is_some())
+        must_answer(&self.snapshot.model, question)
     }
 
     fn ask(&mut self, question: &Question) -> Result<Option<Answer>> {
