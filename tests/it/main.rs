@@ -5,6 +5,7 @@
 mod agent;
 mod cases;
 mod datapath;
+mod examples;
 mod packets;
 mod refuse;
 mod zonefile;

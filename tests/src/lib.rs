@@ -6,11 +6,14 @@
 
 pub mod agent;
 pub mod decide;
+pub mod kernel;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;
 pub mod rendering;
+pub mod reply;
 pub mod scenario;
+pub mod server;
 pub mod sim;
 pub mod subject;
 
