@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod decide;
 pub mod kernel;
+pub mod live;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;
