@@ -78,7 +78,8 @@ impl Lenses {
             classes.refine(|at| facts.get(at).and_then(|each| each.member(map)).map_or(0, |index| index + 1));
         }
         for order in &grinder.orders {
-            let mut known: HashMap<(*const (u16, f64), Option<(u64, u64)>), u32> = HashMap::new();
+            // Rows of the latency table are kept once, so where one is tells which it is.
+            let mut known = HashMap::new();
             let mut ids: HashMap<Vec<u32>, u32> = HashMap::new();
             classes.refine(|at| {
                 let Some(each) = facts.get(at) else { return 0 };

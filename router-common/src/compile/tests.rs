@@ -239,24 +239,101 @@ fn a_change_touches_only_what_can_see_it() {
     assert_eq!(compiled.update(&world.snapshot(), &nobody, &room), Ok(Vec::new()));
 }
 
+/// Two names of one length whose hashes are equal under the key returned with them: their first words
+/// differ as they like, their second by what makes up for it.
+fn colliding() -> ([u64; 2], [Name; 2]) {
+    use crate::lookup::hash_step;
+    let first = |text: &[u8; 7]| {
+        let mut octets = [14; 8];
+        octets[1..].copy_from_slice(text);
+        octets
+    };
+    let (one, other) = (first(b"collide"), first(b"twinned"));
+    for key in 0u64.. {
+        let mixed = |word: [u8; 8]| hash_step(key, u64::from_le_bytes(word));
+        let differ = (mixed(one) ^ mixed(other)).to_le_bytes();
+        // The last octet is the root of both.
+        if differ[7] != 0 {
+            continue;
+        }
+        let plain = |octet: u8| !octet.is_ascii_uppercase() && octet != b'*';
+        let second: [u8; 8] = std::array::from_fn(|at| {
+            let fits = |&octet: &u8| plain(octet) && plain(octet ^ differ[at]);
+            if at == 7 { 0 } else { (0..=255).find(fits).unwrap() }
+        });
+        let twin: [u8; 8] = std::array::from_fn(|at| second[at] ^ differ[at]);
+        let wire = |first: [u8; 8], second: [u8; 8]| Name::from_wire(&[first, second].concat()).unwrap();
+        return ([key, 99], [wire(one, second), wire(other, twin)]);
+    }
+    unreachable!("one key in 256 serves")
+}
+
 #[test]
-fn names_that_hash_alike_get_another_key() {
+fn a_foreign_name_that_hashes_alike_gets_no_answer_and_two_of_ours_another_key() {
+    let (key, [one, other]) = colliding();
+    let hash = |key: &[u64; 2], name: &Name| crate::lookup::hash_name(key, &words(name), 16);
+    assert_eq!(hash(&key, &one), hash(&key, &other));
+    let mut world = World::new(vec![profile("www", Method::Priority, vec![endpoint("a", "192.0.2.1")])]);
+    world.parts.zones = vec![zone(".")];
+    world.parts.profiles[0].names = vec![one.clone()];
+    let asker = Asker { source: ip("9.9.9.9"), ecs: None };
+    let with = |world: &World| {
+        let mut keys = vec![[key[0] ^ 1, 5], key];
+        compile(&world.snapshot(), &frontage(), || keys.pop().unwrap(), 7).unwrap().tables
+    };
+    let find = |tables: &Tables, name: &Name| {
+        Sim::new(tables).look_up(&query(name, false, &asker)).map(|hit| hit.cell.ancount)
+    };
+    let alone = with(&world);
+    assert_eq!((alone.generation.seed, alone.generation.serial), (key, 7));
+    assert_eq!(find(&alone, &one), Ok(1));
+    assert_eq!(find(&alone, &other), Err(Miss::UnknownName));
+
+    world.parts.profiles[0].names.push(other.clone());
+    let both = with(&world);
+    assert_ne!(both.generation.seed, key);
+    assert_eq!((find(&both, &one), find(&both, &other)), (Ok(1), Ok(1)));
+}
+
+#[test]
+fn more_addresses_than_the_program_compares_with_are_refused() {
     let world = World::new(vec![profile("www", Method::Priority, vec![endpoint("a", "192.0.2.1")])]);
-    let mut asked = 0;
-    let result = compile(
-        &world.snapshot(),
-        &frontage(),
-        || {
-            asked += 1;
-            [asked, asked]
-        },
-        7,
-    );
-    assert_eq!(result.map(|compiled| compiled.tables.generation.serial), Ok(7));
-    assert!(asked >= 1);
-    let mut crowded = frontage();
-    crowded.addresses = (0..17).map(|last| [192, 0, 2, last].into()).collect();
-    assert!(matches!(compile(&world.snapshot(), &crowded, seeds(), 1), Err(CompileError::Frontage(_))));
+    let crowded =
+        Frontage { addresses: (0..17).map(|last| [192, 0, 2, last].into()).collect(), ..frontage() };
+    let refused = compile(&world.snapshot(), &crowded, seeds(), 1);
+    assert!(matches!(refused, Err(CompileError::Frontage(_))));
+}
+
+#[test]
+fn a_share_by_hash_inside_a_random_pick_has_one_scope() {
+    let near = |label: &str, target: &str| {
+        let mut made = endpoint(label, target);
+        made.region = Some("eu".into());
+        made
+    };
+    let even = profile("even", Method::Performance, vec![near("a", "192.0.2.1"), near("b", "192.0.2.2")]);
+    let top = profile("top", Method::Weighted, vec![endpoint("even", "@1"), endpoint("c", "192.0.2.3")]);
+    let snapshot = World::new(vec![top, even]).snapshot();
+    let tables = compiled(&snapshot).tables;
+    let zone = snapshot.model.zone(ZoneId(0));
+    let asker = |ecs: &str, len| Asker { source: ip("9.9.9.9"), ecs: Some((ip(ecs), len)) };
+    for (ecs, len, scope) in
+        [("198.51.100.0", 24, 24), ("2001:db8::", 56, 56), ("::ffff:198.51.100.0", 120, 120)]
+    {
+        let asker = asker(ecs, len);
+        let said = said(&tables, &name("top.x.test"), false, &asker, zone);
+        agrees(&said, &snapshot, ProfileId(0), false, &asker).unwrap();
+        assert!(said.values().all(|&(_, each)| each == scope), "{ecs}: {said:?}");
+    }
+    // The hash too is of the source when the option is of a private block.
+    let whole: Vec<Said> = (0..32)
+        .map(|second| {
+            let asker = asker(&format!("10.{second}.2.0"), 24);
+            said(&tables, &name("top.x.test"), false, &asker, zone)
+        })
+        .collect();
+    assert!(whole.iter().all(|each| *each == whole[0]));
+    assert!(whole[0].values().all(|&(_, scope)| scope == 8));
 }
 
 proptest! {

@@ -260,7 +260,7 @@ fn regions_the_table_does_not_give_come_by_distance() {
     };
     world.geography.database = vec![(net("9.0.0.0/8"), tokyo), (net("203.0.113.0/24"), tokyo)];
     assert_eq!(world.ask("www", Asked::A, "9.9.9.9"), "/8 1/4 A 192.0.2.32 10; 3/4 A 192.0.2.31 10");
-    // From Tokyo, New York over the pole is nearer than Amsterdam by the sum of it: no, farther.
+    // Amsterdam is 9,300 km from Tokyo, New York 10,800.
     let down = ["pacific/p1=unhealthy", "pacific/p2=unhealthy"];
     let next = world.clone().with_state(&down).ask("www", Asked::A, "203.0.113.7");
     assert!(next.ends_with(" 1/1 A 192.0.2.1 30"), "{next}");
