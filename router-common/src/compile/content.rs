@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::alias;
 use super::piece::Piece;
 use crate::abi::{MAX_PICKS, Pick};
-use crate::authority::{Authority, authority};
-use crate::decide::{Choice, Leaf, Records, Settled, settle};
+use crate::decide::{Choice, Leaf, Settled, settle};
 use crate::model::{Model, ZoneId};
 use crate::share::Share;
 
@@ -43,7 +42,7 @@ impl Content {
     /// The cells for a choice; negative shares carry the SOA of the zone. A choice that is too large
     /// for a table is left to userspace.
     pub fn of(choice: &Choice, model: &Model, zone: ZoneId) -> Arc<Self> {
-        let encoder = Encoder { model, nodata: Piece::nodata(model.zone(zone)) };
+        let encoder = Encoder { nodata: Piece::nodata(model.zone(zone)) };
         match settle(choice) {
             Some(settled) => encoder.content(&settled, MAX_PICKS),
             None => pass(),
@@ -58,12 +57,11 @@ fn pass() -> Arc<Content> {
     Arc::new(Content { pick: Pick::Random, salt: 0, cells })
 }
 
-struct Encoder<'m> {
-    model: &'m Model,
+struct Encoder {
     nodata: Piece,
 }
 
-impl Encoder<'_> {
+impl Encoder {
     /// `picks` answers may be followed, this one included.
     fn content(&self, settled: &Settled, picks: usize) -> Arc<Content> {
         match settled {
@@ -105,10 +103,6 @@ impl Encoder<'_> {
     fn leaf(&self, leaf: &Leaf) -> Body {
         Body::Piece(match leaf {
             None => self.nodata.clone(),
-            // The chain into a zone of ours is followed by the userspace server (RFC 1034 §4.3.2).
-            Some((Records::Cname(target), _)) if authority(self.model, target) != Authority::Outside => {
-                Piece::pass()
-            }
             Some((records, ttl)) => Piece::records(records, *ttl),
         })
     }
