@@ -196,9 +196,8 @@ impl Lab {
         for name in ["xroute.log", "endpoints.log", "sampler.log"] {
             let text = fs::read_to_string(self.path(name)).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
-            if !lines.is_empty() {
-                words += &format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"));
-            }
+            let last = lines[lines.len().saturating_sub(15)..].join("\n");
+            words += &format!("--- {name}\n{}\n", if last.is_empty() { "(empty)" } else { &last });
         }
         words
     }
