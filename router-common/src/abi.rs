@@ -196,6 +196,14 @@ impl Owner {
     pub const PASS: u16 = 1;
     /// The profile ignores ECS: the source address decides, scope 0.
     pub const ECS_OFF: u16 = 2;
+    /// [`Owner::name`] as words in memory order. (The kernel's code loads words; from octets of unknown
+    /// alignment the compiler would load one by one.)
+    #[inline(always)]
+    pub const fn name_words(&self) -> &[u64; INLINE_NAME / 8] {
+        // SAFETY: same size, every bit pattern is valid, and the field is aligned to 8 (asserted below).
+        unsafe { &*(&raw const self.name).cast() }
+    }
+
     /// An empty slot.
     pub const EMPTY: Self = Self {
         hash: 0,
@@ -265,7 +273,7 @@ pub struct Cell {
     /// One's-complement sum of the piece, as big-endian 16-bit words from an even offset, in host
     /// order, folded.
     pub sum: u16,
-    /// Octets of the piece, 0..=[`MAX_PIECE`].
+    /// Octets of the piece: 12..=[`MAX_PIECE`] for records and NODATA (a record is not shorter).
     pub len: u16,
     /// [`Cell::RECORDS`] and others.
     pub kind: u8,
@@ -290,6 +298,13 @@ impl Cell {
     pub const FURTHER: u8 = 2;
     /// This share cannot be answered in the fast path: pass.
     pub const PASS: u8 = 3;
+    /// [`Cell::piece`] as words in memory order.
+    #[inline(always)]
+    pub const fn piece_words(&self) -> &[u64; INLINE_PIECE / 8] {
+        // SAFETY: same size, every bit pattern is valid, and the field is aligned to 8 (asserted below).
+        unsafe { &*(&raw const self.piece).cast() }
+    }
+
     /// Nothing: passes.
     pub const EMPTY: Self = Self {
         threshold: 0,
@@ -312,6 +327,15 @@ pub const MAX_PICKS: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Line(pub [u8; LINE]);
+
+impl Line {
+    /// The octets as words in memory order.
+    #[inline(always)]
+    pub const fn words(&self) -> &[u64; LINE / 8] {
+        // SAFETY: same size, every bit pattern is valid, and a line is aligned to 64.
+        unsafe { &*(&raw const self.0).cast() }
+    }
+}
 
 /// What a location trie holds for one prefix. Prefixes are disjoint and cover the whole family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -365,5 +389,6 @@ const _: () = {
     assert!(size_of::<Generation>() == 16 + 8 + 24 + 4 + 4 + 64 + 256 + 32 + 96);
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
+    assert!(core::mem::offset_of!(Generation, interfaces) == 408);
     assert!(size_of::<Generation>() % 8 == 0);
 };

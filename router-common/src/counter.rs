@@ -36,6 +36,8 @@ counters! {
     DropResponse = "drop_response",
     /// UDP source port 0 cannot be answered.
     DropSourcePort = "drop_source_port",
+    /// A reply that could not be written whole. Never seen: the sizes are checked before the first write.
+    AbortReply = "abort_reply",
     /// The tables are not filled yet.
     PassNotReady = "pass_not_ready",
     /// The lease has lapsed and `stale = "pass"`.

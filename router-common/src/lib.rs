@@ -1,13 +1,16 @@
 //! What the XDP program and the agent must agree on: no I/O, no clock, no randomness.
 //!
-//! Two floors. The ground floor is `no_std` and compiled into BPF as well: [`abi`], [`counter`] and
-//! [`lookup`]. The upper floor needs the feature `std` and is pure: everything else. A thing is
-//! admitted here when both executors (the fast path and the userspace server) must agree on it.
+//! Two floors. The ground floor is `no_std` and compiled into BPF as well: [`abi`], [`wire`],
+//! [`counter`], [`verdict`] and [`lookup`]. The upper floor needs the feature `std` and is pure:
+//! everything else. A thing is admitted here when both executors (the fast path and the userspace
+//! server) must agree on it.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod abi;
 pub mod counter;
 pub mod lookup;
+pub mod verdict;
+pub mod wire;
 
 #[cfg(feature = "std")]
 pub mod atlas;

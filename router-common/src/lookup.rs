@@ -9,18 +9,19 @@ use crate::abi::{
 };
 
 /// A client address: IPv4 in the first four octets, or IPv6. Network order.
+///
+/// The layout is fixed and aligned so that the kernel's code moves words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C, align(8))]
 pub struct Client {
-    /// 4 or 6.
-    pub family: u8,
     /// The address; octets beyond the family's are zero.
     pub octets: [u8; 16],
+    /// 4 or 6.
+    pub family: u8,
 }
 
-/// Octets of `::ffff:0:0/96` before the IPv4 address.
-const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-/// Octets of the NAT64 prefix `64:ff9b::/96` (RFC 6052).
-const NAT64: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+/// The first 64 bits of the NAT64 prefix `64:ff9b::/96` (RFC 6052).
+const NAT64: u64 = 0x0064_ff9b_0000_0000;
 
 impl Client {
     /// An IPv4 client.
@@ -38,6 +39,28 @@ impl Client {
         Self { family: 6, octets }
     }
 
+    /// From an address as two words in memory order, zero beyond the family's octets.
+    #[inline(always)]
+    pub const fn from_words(family: u8, words: [u64; 2]) -> Self {
+        let [a, b, c, d, e, f, g, h] = words[0].to_ne_bytes();
+        let [i, j, k, l, m, n, o, p] = words[1].to_ne_bytes();
+        Self { octets: [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p], family }
+    }
+
+    /// The address as two words in memory order.
+    #[inline(always)]
+    pub const fn words(&self) -> [u64; 2] {
+        let (high, low) = self.numbers();
+        [high.to_be(), low.to_be()]
+    }
+
+    /// The address as two numbers, first octet highest.
+    #[inline(always)]
+    pub const fn numbers(&self) -> (u64, u64) {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.octets;
+        (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes([i, j, k, l, m, n, o, p]))
+    }
+
     /// Folds a v4-mapped or NAT64 address, of which `known` bits are given, to the IPv4 address in it.
     /// Returns the client and the bits to add to a scope (96 when folded, else 0).
     #[inline(always)]
@@ -45,10 +68,11 @@ impl Client {
         if self.family != 6 || known < 96 {
             return (self, 0);
         }
-        let o = &self.octets;
-        let head = [o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8], o[9], o[10], o[11]];
-        if head == MAPPED || head == NAT64 {
-            return (Self::ipv4([o[12], o[13], o[14], o[15]]), 96);
+        let (high, low) = self.numbers();
+        let mapped = high == 0 && low >> 32 == 0xffff;
+        let nat64 = high == NAT64 && low >> 32 == 0;
+        if mapped || nat64 {
+            return (Self::ipv4((low as u32).to_be_bytes()), 96);
         }
         (self, 0)
     }
@@ -56,8 +80,10 @@ impl Client {
 
 /// What a look-up needs to know of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct Query {
-    /// QNAME in wire form, folded, as little-endian words; zero beyond its end.
+    /// QNAME in wire form, folded, as little-endian words. Zero beyond its end at least up to
+    /// [`INLINE_NAME`] and the next multiple of [`LINE`]: as far as names are compared.
     pub name: [u64; NAME_WORDS],
     /// Octets of QNAME with the root, 1..=255.
     pub name_len: u32,
@@ -157,14 +183,10 @@ pub fn hash_name(seed: &[u64; 2], name: &[u64; NAME_WORDS], name_len: u32) -> u6
 /// Returns 32 uniform bits.
 #[inline(always)]
 pub fn hash_client(client: &Client, salt: u16) -> u32 {
-    let o = &client.octets;
-    let word = if client.family == 4 {
-        u64::from_be_bytes([4, 0, 0, 0, 0, o[0], o[1], o[2]])
-    } else {
-        u64::from_be_bytes([6, o[0], o[1], o[2], o[3], o[4], o[5], o[6]])
-    };
-    let state = hash_step(hash_step(0x5851_f42d_4c95_7f2d ^ salt as u64, word), salt as u64);
-    (hash_step(state, word) >> 32) as u32
+    let (high, _) = client.numbers();
+    let masked = if client.family == 4 { 4 << 56 | high >> 40 } else { 6 << 56 | high >> 8 };
+    let state = hash_step(hash_step(0x5851_f42d_4c95_7f2d ^ salt as u64, masked), salt as u64);
+    (hash_step(state, masked) >> 32) as u32
 }
 
 /// Bits of the client subnet that [`hash_client`] looks at.
@@ -189,14 +211,14 @@ fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, quer
     if owner.name_len as usize <= INLINE_NAME {
         let mut i = 0;
         while i < INLINE_NAME / 8 {
-            if word_at(&owner.name, i) != query.name[i] {
+            if u64::from_le(owner.name_words()[i]) != query.name[i] {
                 return false;
             }
             i += 1;
         }
         return true;
     }
-    let first = word_at(&owner.name, 0) as u32;
+    let first = owner.name_words()[0] as u32;
     let mut line = 0;
     while line < NAME_WORDS * 8 / LINE {
         if line * LINE >= owner.name_len as usize {
@@ -207,7 +229,7 @@ fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, quer
         };
         let mut i = 0;
         while i < LINE / 8 {
-            if word_at(&held.0, i) != query.name[line * (LINE / 8) + i] {
+            if u64::from_le(held.words()[i]) != query.name[line * (LINE / 8) + i] {
                 return false;
             }
             i += 1;
@@ -215,22 +237,6 @@ fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, quer
         line += 1;
     }
     true
-}
-
-/// Little-endian word `i` of some octets; the caller keeps `8 * i + 8` within them.
-#[inline(always)]
-fn word_at<const N: usize>(octets: &[u8; N], i: usize) -> u64 {
-    let at = i * 8;
-    u64::from_le_bytes([
-        octets[at],
-        octets[at + 1],
-        octets[at + 2],
-        octets[at + 3],
-        octets[at + 4],
-        octets[at + 5],
-        octets[at + 6],
-        octets[at + 7],
-    ])
 }
 
 /// Finds the owner that is exactly the query's name.
@@ -346,7 +352,7 @@ pub fn pick<'t, T: Tables>(
         match cell.kind {
             Cell::RECORDS => return Ok(Hit { cell, scope, zone_len: owner.zone_len }),
             Cell::NODATA => return Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
-            Cell::FURTHER => answer = Answer(word_at(&cell.piece, 0)),
+            Cell::FURTHER => answer = Answer(cell.piece_words()[0]),
             _ => return Err(Miss::DeferredShare),
         }
         picks += 1;

@@ -1,39 +1,97 @@
-//! The XDP program of xroute.
+//! The XDP program of xroute: answers A and AAAA queries from the agent's tables, and hands everything
+//! else, untouched, up the normal stack.
+//!
+//! On another target than BPF this is an empty program, so that the workspace builds and clippy sees it.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+mod checksum;
 mod maps;
+mod packet;
 mod parse;
+mod reply;
+mod scratch;
+mod stats;
+mod tables;
 
-use aya_ebpf::bindings::xdp_action::XDP_PASS;
+use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
+use router_common::abi::Control;
 use router_common::counter::Counter;
+use router_common::lookup::lookup;
+use router_common::verdict::Verdict;
 
-/// Entry of the program.
+use crate::packet::Packet;
+use crate::scratch::Scratch;
+use crate::stats::count;
+use crate::tables::Half;
+
+/// The program. Its name is [`router_common::abi::PROGRAM`].
 #[xdp(frags)]
-pub fn xroute(_ctx: XdpContext) -> u32 {
-    let key = aya_ebpf::maps::lpm_trie::Key::new(32, [0u8; 4]);
-    let key6 = aya_ebpf::maps::lpm_trie::Key::new(128, [0u8; 16]);
-    let seen = maps::CONTROL.get(0).copied().unwrap_or(0)
-        + maps::GENERATIONS.get(0).map_or(0, |g| g.serial)
-        + maps::OWNERS.get(0).map_or(0, |o| o.hash)
-        + maps::REGIONS.get(0).copied().unwrap_or(0)
-        + maps::ANSWERS.get(0).copied().unwrap_or(0)
-        + maps::CELLS.get(0).map_or(0, |c| c.sum as u64)
-        + maps::LINES.get(0).map_or(0, |l| l.0[0] as u64)
-        + maps::SCRATCH.get(0).map_or(0, |s| s.query.name_len as u64)
-        + maps::LOCATIONS_IPV4.get(0).and_then(|t| t.get(&key)).map_or(0, |e| e.location as u64)
-        + maps::LOCATIONS_IPV6.get(0).and_then(|t| t.get(&key6)).map_or(0, |e| e.location as u64);
-    if let Some(counter) = maps::COUNTERS.get_ptr_mut(Counter::PassNotReady as u32) {
-        // SAFETY: this CPU's slot of a per-CPU array.
-        unsafe { *counter += 1 + (seen & 0) };
+pub fn xroute(context: XdpContext) -> u32 {
+    // SAFETY: the context is the kernel's.
+    let packet = unsafe { Packet::new(context.ctx) };
+    match answer(packet) {
+        Verdict::Answer { counter, stale } => {
+            count(counter);
+            if stale {
+                count(Counter::AnswerStale);
+            }
+            XDP_TX
+        }
+        Verdict::Pass(counter) => {
+            count(counter);
+            XDP_PASS
+        }
+        Verdict::Drop(counter) => {
+            count(counter);
+            XDP_DROP
+        }
+        Verdict::Abort(counter) => {
+            count(counter);
+            XDP_ABORTED
+        }
     }
-    XDP_PASS
 }
+
+#[inline(always)]
+fn answer(packet: Packet) -> Verdict {
+    match try_answer(packet) {
+        Ok(verdict) | Err(verdict) => verdict,
+    }
+}
+
+#[inline(always)]
+fn try_answer(packet: Packet) -> Result<Verdict, Verdict> {
+    const BROKEN: Verdict = Verdict::Pass(Counter::PassBroken);
+    let control = tables::control();
+    if control.flags() & Control::READY == 0 {
+        return Err(Verdict::Pass(Counter::PassNotReady));
+    }
+    let half = Half::active(control);
+    let generation = half.generation().ok_or(BROKEN)?;
+    let scratch = Scratch::get().ok_or(BROKEN)?;
+    let headers = parse::read(&packet, generation, scratch)?;
+    let stale = tables::is_stale(control);
+    if stale && control.flags() & Control::STALE_PASS != 0 {
+        return Err(Verdict::Pass(Counter::PassStale));
+    }
+    let hit = lookup(&half, generation, &scratch.query, scratch.hash)?;
+    let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
+    Ok(Verdict::Answer { counter, stale })
+}
+
+/// The licence, as the kernel wants to know it.
+#[cfg(target_arch = "bpf")]
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}
 
+/// A reachable panic must make the verifier refuse the program, so this never returns.
 #[cfg(target_arch = "bpf")]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {

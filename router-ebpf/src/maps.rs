@@ -14,7 +14,7 @@ use aya_ebpf::macros::btf_map;
 use router_common::abi::{Cell, Generation, HALVES, Line, LocationEntry, Owner};
 use router_common::counter::Counter;
 
-use crate::parse::Scratch;
+use crate::scratch::Scratch;
 
 /// Flags of the tables that the agent writes as memory.
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;

@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use router_common::abi::Interface;
 use router_common::atlas::Atlas;
 use router_common::compile::{CompileError, Compiled, Room, compile};
 use router_common::decide::Snapshot;
@@ -55,13 +54,14 @@ pub struct Agent {
 
 impl Agent {
     /// Compiles a loaded configuration. `health` stands in for the monitors until they have verdicts.
-    pub fn new(config: Config, health: HealthView, interfaces: Vec<Interface>) -> Result<Self, CompileError> {
+    pub fn new(config: Config, health: HealthView) -> Result<Self, CompileError> {
         let Config { server, model, geography, latency, .. } = config;
         let atlas = Atlas::build(&model, &geography, &latency);
         let frontage = Frontage {
             addresses: server.listen.iter().map(|address| address.ip()).collect(),
             vlans: server.vlans.clone(),
-            interfaces,
+            // The datapath knows them and puts them in.
+            interfaces: Vec::new(),
             edns_size: server.edns_size,
             flags: 0,
         };
@@ -94,12 +94,6 @@ impl Agent {
     /// How much one half of the fast path's maps holds.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
-    }
-
-    /// Numbers the generation that is installed next; one more than what a fast path that was adopted
-    /// serves.
-    pub fn set_serial(&mut self, serial: u64) {
-        self.compiled.tables.generation.serial = serial;
     }
 
     /// Takes one event. `now` is the time since the epoch.

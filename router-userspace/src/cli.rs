@@ -2,10 +2,13 @@
 //!
 //! Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage.
 
+use std::fmt;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 mod check;
 mod client;
@@ -53,6 +56,22 @@ pub struct AgentAddress {
     /// Control socket of the agent [default: /run/xroute/control.sock, or `server.control` of --config]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+}
+
+/// Writes a result to standard output. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a result in the wanted format.
+fn print_as<T: fmt::Display + Serialize>(format: Format, result: &T) -> anyhow::Result<()> {
+    match format {
+        Format::Json => print(&(serde_json::to_string_pretty(result)? + "\n")),
+        Format::Text => print(&result.to_string()),
+    }
 }
 
 /// Parses the arguments, runs the command and turns its result into an exit status.

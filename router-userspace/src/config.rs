@@ -4,7 +4,6 @@
 //! a key that nobody knows, or that the chosen method does not use, is a mistake. All mistakes of all
 //! files are reported together. Paths are relative to the file that names them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,7 +114,6 @@ fn read(path: &Path, octets: Vec<u8>, loader: Loader<'_>) -> Result<Config, Conf
         loader,
         faults: Faults::default(),
         warnings: Warnings::default(),
-        order: Vec::new(),
         sites: Sites::default(),
         parts: Parts::default(),
         reads: Vec::new(),
@@ -133,8 +131,6 @@ struct Load<'f> {
     loader: Loader<'f>,
     faults: Faults,
     warnings: Warnings,
-    /// Files of the configuration in the order in which they were read.
-    order: Vec<Arc<str>>,
     sites: Sites,
     parts: Parts,
     reads: Vec<profile::Read>,
@@ -202,7 +198,6 @@ impl Load<'_> {
 
     fn source(&mut self, path: &Path, octets: Vec<u8>) -> Option<Arc<Source>> {
         let file: Arc<str> = path.display().to_string().into();
-        self.order.push(file.clone());
         let whole = |message: String| Fault { file: file.clone(), line: 0, column: 0, message };
         if octets.len() > MAX_TEXT {
             self.faults.add(whole(format!("{} octets; allowed are {MAX_TEXT}", octets.len())));
@@ -341,13 +336,12 @@ impl Load<'_> {
                 }
             }
         }
-        let order: BTreeMap<Arc<str>, usize> =
-            self.order.iter().enumerate().rev().map(|(at, file)| (file.clone(), at)).collect();
-        // Files that the configuration names come after it.
+        let mut sources = vec![path.to_path_buf()];
+        sources.extend(self.loader.into_seen().into_iter().filter(|seen| seen != path));
+        let names: Vec<String> = sources.iter().map(|source| source.display().to_string()).collect();
         let sort = |faults: &mut Vec<Fault>| {
-            faults.sort_by_key(|fault| {
-                (order.get(&fault.file).copied().unwrap_or(usize::MAX), fault.line, fault.column)
-            });
+            let order = |fault: &Fault| names.iter().position(|name| **name == *fault.file);
+            faults.sort_by_cached_key(|fault| (order(fault), fault.line, fault.column));
             faults.dedup();
         };
         let mut faults = self.faults.into_inner();
@@ -362,10 +356,7 @@ impl Load<'_> {
                     geography: self.geography,
                     latency: self.latency,
                     warnings,
-                    sources: Some(path.to_path_buf())
-                        .into_iter()
-                        .chain(self.loader.into_seen().into_iter().filter(|seen| seen != path))
-                        .collect(),
+                    sources,
                 })
             }
             _ => {

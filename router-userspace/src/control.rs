@@ -1,9 +1,7 @@
 //! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Json;
@@ -12,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
@@ -65,7 +63,10 @@ pub fn routes(requests: mpsc::Sender<Request>) -> Router {
         .with_state(requests)
 }
 
-async fn ask<T>(requests: &mpsc::Sender<Request>, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Refusal> {
+async fn ask<T>(
+    requests: &mpsc::Sender<Request>,
+    request: impl FnOnce(oneshot::Sender<T>) -> Request,
+) -> Result<T, Refusal> {
     let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, String::from("the agent is shutting down"));
     let (reply, answer) = oneshot::channel();
     requests.send(request(reply)).await.map_err(|_| gone())?;
@@ -82,7 +83,10 @@ async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
     Ok((kind, crate::metrics::render(&report)).into_response())
 }
 
-async fn explain(State(requests): Requests, Query(query): Query<ExplainQuery>) -> Result<Json<Explanation>, Refusal> {
+async fn explain(
+    State(requests): Requests,
+    Query(query): Query<ExplainQuery>,
+) -> Result<Json<Explanation>, Refusal> {
     let question = Question::parse(&query.name, &query.rtype, query.client, query.ecs.as_deref())
         .map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("{error:#}")))?;
     ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
@@ -97,11 +101,15 @@ pub fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     }
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            anyhow::bail!("another agent is listening on {} (end it first, or set server.control)", path.display());
+            anyhow::bail!(
+                "another agent is listening on {} (end it first, or set server.control)",
+                path.display()
+            );
         }
         std::fs::remove_file(path).with_context(|| format!("cannot remove the old {}", path.display()))?;
     }
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
     Ok(listener)

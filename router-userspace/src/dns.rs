@@ -15,6 +15,7 @@ mod query;
 mod random;
 mod reply;
 mod server;
+mod show;
 mod tcp;
 mod tsig;
 mod udp;
@@ -25,6 +26,7 @@ mod tests;
 use answer::Answer;
 use query::Query;
 pub use server::{Limits, Server, serve, serve_within};
+pub use show::{Shown, record_type, show, type_name};
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {

@@ -32,14 +32,15 @@ impl Question {
     /// From the words of a command line or an API call; every mistake says what is allowed.
     pub fn parse(name: &str, rtype: &str, source: IpAddr, ecs: Option<&str>) -> anyhow::Result<Self> {
         let name: Name = name.parse().with_context(|| format!("{name:?} is not a domain name"))?;
-        let rtype = dns::record_type(rtype)
-            .with_context(|| format!("{rtype:?} is not a record type (allowed: A, AAAA, MX, …, TYPE0 to TYPE65535)"))?;
+        let rtype = dns::record_type(rtype).with_context(|| {
+            format!("{rtype:?} is not a record type (allowed: A, AAAA, MX, …, TYPE0 to TYPE65535)")
+        })?;
         let ecs = match ecs {
             None => None,
             Some(text) => {
-                let net: IpNet = text
-                    .parse()
-                    .with_context(|| format!("{text:?} is not a prefix (allowed: 203.0.113.0/24, 2001:db8::/56)"))?;
+                let net: IpNet = text.parse().with_context(|| {
+                    format!("{text:?} is not a prefix (allowed: 203.0.113.0/24, 2001:db8::/56)")
+                })?;
                 if net.trunc() != net {
                     bail!("{text:?} has bits beyond its length set (allowed: {})", net.trunc());
                 }
@@ -118,7 +119,9 @@ pub fn explain(service: &dns::Service, compiled: &Compiled, question: &Question)
     let snapshot = &service.snapshot;
     let client = match question.asker.ecs {
         Some((address, len)) => format!("{address}/{len}"),
-        None => format!("{}/{}", question.asker.source, if question.asker.source.is_ipv4() { 32 } else { 128 }),
+        None => {
+            format!("{}/{}", question.asker.source, if question.asker.source.is_ipv4() { 32 } else { 128 })
+        }
     };
     let mut explanation = Explanation {
         qname: question.name.to_string(),
@@ -192,7 +195,7 @@ impl Explanation {
                     .map(|candidate| ExplainedCandidate {
                         endpoint: candidate.name,
                         status: candidate.status.to_string(),
-                        note: candidate.note,
+                        note: candidate.left_out.unwrap_or("took part").to_string(),
                     })
                     .collect(),
             })
@@ -275,8 +278,11 @@ impl fmt::Display for Explanation {
             writeln!(f, "  no records")?;
         }
         for answer in &self.answers {
-            let records =
-                if answer.records.is_empty() { String::from("no records") } else { answer.records.join(" + ") };
+            let records = if answer.records.is_empty() {
+                String::from("no records")
+            } else {
+                answer.records.join(" + ")
+            };
             write!(f, "  {:>9}  {records}, TTL {}", answer.share, answer.ttl)?;
             match &answer.endpoint {
                 Some(endpoint) => writeln!(f, ", from {endpoint}")?,

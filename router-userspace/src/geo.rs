@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use maxminddb::{Reader, WithinOptions};
+use router_common::geo_regions::parse_code;
 use router_common::model::{Coordinates, GeoCode, Method, Model};
 use router_common::view::GeoFacts;
 use serde::Deserialize;
@@ -39,30 +40,6 @@ impl Wanted {
     }
 }
 
-/// Parses a geographic code of the configuration or the overrides: `IE`, `US-CA`, `GEO-EU`, `WORLD`, in
-/// any case.
-///
-/// # Errors
-/// What was found and what is allowed.
-pub fn code(text: &str) -> Result<GeoCode, String> {
-    let upper = text.to_ascii_uppercase();
-    let wrong =
-        || format!("{text:?} is not a region code; allowed are WORLD, GEO-EU and the like, IE, US-CA");
-    let letters = |part: &str| -> Option<[u8; 2]> {
-        let octets: [u8; 2] = part.as_bytes().try_into().ok()?;
-        octets.iter().all(u8::is_ascii_uppercase).then_some(octets)
-    };
-    match upper.split_once('-') {
-        None if upper == "WORLD" => Ok(GeoCode::World),
-        None => letters(&upper).map(GeoCode::Country).ok_or_else(wrong),
-        Some(("GEO", grouping)) => letters(grouping).map(GeoCode::Grouping).ok_or_else(wrong),
-        Some((country, state)) => {
-            let country = letters(country).ok_or_else(wrong)?;
-            Ok(GeoCode::State(country, padded(state).ok_or_else(wrong)?))
-        }
-    }
-}
-
 /// Reads `prefix,code` rows. `file` is how mistakes name the file.
 ///
 /// # Errors
@@ -72,7 +49,7 @@ pub fn overrides(file: &str, octets: &[u8]) -> Result<Vec<(IpNet, GeoCode)>, Vec
     let mut seen = HashMap::new();
     csv::read(file, octets, ["prefix", "code"], |line, [prefix, text]| {
         let net = csv::prefix(prefix).map_err(|why| (0, why))?;
-        let code = code(text).map_err(|why| (1, why))?;
+        let code = parse_code(text).map_err(|why| (1, why.to_string()))?;
         if let Some(before) = seen.insert(net, line) {
             return Err((0, format!("{net} has a code already, in line {before}")));
         }

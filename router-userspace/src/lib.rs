@@ -18,4 +18,5 @@ pub mod latency;
 pub mod metrics;
 pub mod probe;
 pub mod settings;
+pub mod standin;
 pub mod zonefile;

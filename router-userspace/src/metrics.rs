@@ -32,8 +32,12 @@ struct Exposition(StatusReport);
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let report = &self.0;
-        let mut family =
-            encoder.encode_descriptor("outcomes", "Queries by path and outcome", None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor(
+            "outcomes",
+            "Queries by path and outcome",
+            None,
+            MetricType::Counter,
+        )?;
         for (outcome, count) in &report.counters {
             let path = if outcome.starts_with("server_") { "userspace" } else { "fast" };
             let labels = [("path", path), ("outcome", outcome.as_str())];
@@ -79,7 +83,12 @@ impl Collector for Exposition {
             ConstGauge::new(i64::from(profile.serving_all)).encode(family.encode_family(&labels)?)?;
         }
         encoder
-            .encode_descriptor("generation", "Serial number of the serving generation", None, MetricType::Gauge)
+            .encode_descriptor(
+                "generation",
+                "Serial number of the serving generation",
+                None,
+                MetricType::Gauge,
+            )
             .and_then(|metric| ConstGauge::new(report.generation as i64).encode(metric))
     }
 }
@@ -100,7 +109,10 @@ mod tests {
             generation: 7,
             listen: Vec::new(),
             interfaces: Vec::new(),
-            counters: BTreeMap::from([(String::from("answer_records"), 5), (String::from("server_nodata"), 3)]),
+            counters: BTreeMap::from([
+                (String::from("answer_records"), 5),
+                (String::from("server_nodata"), 3),
+            ]),
             profiles: vec![ProfileReport {
                 name: String::from("www"),
                 method: String::from("priority"),

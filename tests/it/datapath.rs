@@ -286,10 +286,10 @@ fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
     let stop = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
     let (ready, started) = std::sync::mpsc::channel();
-    let (pair, stop, asked) = (&pair, &stop, &asked);
+    let (pair, root, interfaces, stop, asked) = (&pair, &root, &interfaces, &stop, &asked);
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || {
-            started.recv().expect("the datapath starts");
+            started.recv().ok()?;
             pair.client.run(|| {
                 let socket = client();
                 let mut last = None;
@@ -305,9 +305,10 @@ fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
                 last
             })
         });
-        pair.server.run(|| {
+        pair.server.run(move || {
+            let stop = Raise(stop);
             let (mut datapath, _) =
-                Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+                Datapath::open(&options(interfaces, root.path()), &tables(FIRST)).expect("it opens");
             ready.send(()).expect("the sender waits");
             wait(asked, 200);
             datapath.install(&tables(SECOND)).expect("it fits");
@@ -321,13 +322,22 @@ fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
             assert_ne!(id_shown(&pair.server), program);
             assert_eq!(datapath.active_generation(), 3, "the generations did not go on");
             wait(asked, 200);
-            stop.store(true, Ordering::Relaxed);
+            drop(stop);
             assert_eq!(sender.join().expect("no query was lost"), Some(THIRD));
             let answers = datapath.counters().expect("counters")[0];
             assert_eq!(answers, asked.load(Ordering::Relaxed), "the counters did not go on");
             datapath.detach().expect("it detaches");
         });
     });
+}
+
+/// Raises a flag when it goes, also in a panic: what waits for it must end with the test.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits until a count has grown by some.
@@ -395,7 +405,7 @@ fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
         let (mut datapath, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
         datapath.renew_lease(Duration::ZERO);
-        std::thread::sleep(Duration::from_millis(2300));
+        std::thread::sleep(Duration::from_millis(1300));
         assert_eq!(pair.client.run(|| ask(&client(), 2)), None, "answered after the lease");
         // Adopted with the old lease lapsed: the new one counts at once.
         datapath.keep();
@@ -405,7 +415,7 @@ fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
         assert_eq!(pair.client.run(|| ask(&client(), 3)), Some(SECOND));
         datapath.set_stale(Stale::Serve);
         datapath.renew_lease(Duration::ZERO);
-        std::thread::sleep(Duration::from_millis(2300));
+        std::thread::sleep(Duration::from_millis(1300));
         assert_eq!(pair.client.run(|| ask(&client(), 4)), Some(SECOND));
         datapath.install(&tables(THIRD)).expect("it fits");
         assert_eq!(pair.client.run(|| ask(&client(), 5)), Some(THIRD), "the flag was lost with the reload");
@@ -531,12 +541,13 @@ fn netns_two_agents_do_not_share_a_pin_directory() {
             .map(drop)
             .expect_err("it is taken");
         assert!(format!("{refused:#}").contains("another xroute agent"), "{refused:#}");
-        assert!(datapath::leftovers(root.path()).is_err());
+        assert!(datapath::remove_leftovers(root.path()).is_err(), "taken from under a running agent");
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(FIRST));
         first.keep();
         let left = datapath::leftovers(root.path()).expect("nobody runs");
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].program.to_string(), id_shown(&pair.server));
+        assert_eq!(left[0].name.as_deref(), Some(Pair::SERVER));
         assert_eq!(datapath::remove_leftovers(root.path()).expect("it is removed"), 1);
         assert_eq!(datapath::leftovers(root.path()).expect("nothing"), []);
         assert_eq!(shown(&pair.server, Pair::SERVER), "");
@@ -613,6 +624,39 @@ fn netns_what_a_crash_left_half_made_is_redone() {
         assert_eq!(sets(root.path()).len(), 1, "leftovers were not removed");
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         datapath.detach().expect("it detaches");
+    });
+}
+
+#[test]
+fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
+    if !privileged() {
+        return;
+    }
+    let namespace = Namespace::new();
+    let interfaces = ["lo".to_owned()];
+    namespace.run(|| {
+        namespace.sh("mount -t tmpfs none /run; ! mountpoint -q /sys/fs/bpf || umount /sys/fs/bpf");
+        let own = datapath::default_directory();
+        assert_eq!(own, Path::new("/run/xroute/bpf"));
+        let (datapath, _) = Datapath::open(&options(&interfaces, &own), &tables(FIRST)).expect("it opens");
+        datapath.keep();
+        // What an earlier agent left wins over what was mounted since.
+        namespace.sh("mount -t bpf none /sys/fs/bpf");
+        assert_eq!(datapath::default_directory(), own);
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, &own), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        datapath.detach().expect("it detaches");
+        assert!(!own.exists());
+
+        let shared = datapath::default_directory();
+        assert_eq!(shared, Path::new("/sys/fs/bpf/xroute"));
+        let (datapath, _) = Datapath::open(&options(&interfaces, &shared), &tables(FIRST)).expect("it opens");
+        assert_eq!(mounts_of_bpffs(), 1, "mounted although there was one");
+        datapath.detach().expect("it detaches");
+        assert!(!shared.exists());
+        assert_eq!(mounts_of_bpffs(), 1, "a mount that is not ours went");
+        assert_eq!(shown(&namespace, "lo"), "");
     });
 }
 

@@ -1,4 +1,9 @@
-//! The tests that need more than one crate. Names that begin with `bpf_` load BPF programs, with `netns_`
-//! make network namespaces; both need root.
+//! One test binary for everything that needs more than one crate.
+//!
+//! Names that begin with `bpf_` load BPF programs, with `netns_` make network namespaces; both need root.
 
+mod cases;
 mod datapath;
+mod packets;
+mod refuse;
+mod zonefile;

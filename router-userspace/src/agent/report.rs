@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use router_common::model::{EndpointId, Endpoint, ProfileId, Target};
+use router_common::model::{Endpoint, EndpointId, ProfileId, Target};
 use router_common::status::Statuses;
 
 use super::Agent;
@@ -47,14 +47,18 @@ impl Agent {
             name: endpoint.name.clone(),
             target: target(&self.snapshot.model, &endpoint.target),
             status,
-            since_seconds: record.and_then(|record| record.since).map(|since| now.saturating_sub(since).as_secs()),
+            since_seconds: record
+                .and_then(|record| record.since)
+                .map(|since| now.saturating_sub(since).as_secs()),
             window,
             latency_last_ms: record
                 .and_then(|record| record.last.as_ref())
                 .and_then(|last| last.sample.latency)
                 .map(milliseconds),
             latency_average_ms: record.and_then(|record| record.average).map(milliseconds),
-            last_error: record.and_then(|record| record.last_error.as_ref()).map(|(_, fault)| fault.to_string()),
+            last_error: record
+                .and_then(|record| record.last_error.as_ref())
+                .map(|(_, fault)| fault.to_string()),
             flaps: record.map_or(0, |record| u64::from(record.flaps)),
         }
     }

@@ -32,13 +32,12 @@ impl Check {
         let model = &loaded.model;
         let endpoints: usize = model.profiles().iter().map(|profile| profile.endpoints.len()).sum();
         let names: usize = model.profiles().iter().map(|profile| profile.names.len()).sum();
-        println!(
-            "{}: valid: {} zones, {} profiles, {names} names, {endpoints} endpoints, {} warnings",
+        super::print(&format!(
+            "{}: valid: {} zones, {} profiles, {names} names, {endpoints} endpoints, {} warnings\n",
             self.file.display(),
             model.zones().len(),
             model.profiles().len(),
             loaded.warnings.len(),
-        );
-        Ok(())
+        ))
     }
 }

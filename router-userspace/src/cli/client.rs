@@ -25,7 +25,11 @@ impl AgentAddress {
 }
 
 /// Asks the agent behind `socket` for a resource and decodes it.
-pub fn get<T: DeserializeOwned>(socket: &Path, resource: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
+pub fn get<T: DeserializeOwned>(
+    socket: &Path,
+    resource: &str,
+    query: &[(&str, String)],
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = reqwest::Client::builder()
@@ -36,7 +40,10 @@ pub fn get<T: DeserializeOwned>(socket: &Path, resource: &str, query: &[(&str, S
         let mut url = reqwest::Url::parse("http://xroute")?.join(resource)?;
         url.query_pairs_mut().extend_pairs(query);
         let response = client.get(url).send().await.with_context(|| {
-            format!("cannot reach the agent at {} (is `xroute run` running? --socket PATH?)", socket.display())
+            format!(
+                "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",
+                socket.display()
+            )
         })?;
         let status = response.status();
         if !status.is_success() {

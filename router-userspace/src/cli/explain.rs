@@ -56,11 +56,7 @@ impl Explain {
                 client::get(&self.agent.path(None)?, "/v1/explain", &query)?
             }
         };
-        match self.format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
-            Format::Text => print!("{explanation}"),
-        }
-        Ok(())
+        super::print_as(self.format, &explanation)
     }
 }
 
@@ -74,13 +70,14 @@ fn offline(file: &Path, state: Option<&Path>, question: &Question) -> anyhow::Re
         Some(path) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_str(&text)
-                .with_context(|| format!("{}: not a JSON object of \"profile/endpoint\": \"state\"", path.display()))?
+            serde_json::from_str(&text).with_context(|| {
+                format!("{}: not a JSON object of \"profile/endpoint\": \"state\"", path.display())
+            })?
         }
     };
     let words = words.iter().map(|(path, word)| (path.as_str(), word.as_str()));
     let health = stand_in(&loaded.model, words)
         .with_context(|| state.map(|path| path.display().to_string()).unwrap_or_default())?;
-    let agent = Agent::new(loaded, health, Vec::new())?;
+    let agent = Agent::new(loaded, health)?;
     Ok(explain(&agent.service(), agent.compiled(), question))
 }

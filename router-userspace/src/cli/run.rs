@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use router_common::compile::Room;
 use router_common::counter::Counter;
+use router_common::tables::Tables;
 use router_common::view::{Health, HealthView};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -16,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::DEFAULT_CONFIG;
 use crate::agent::{Agent, Effect, Event};
 use crate::control::{self, InterfaceReport, Request, StatusReport};
-use crate::datapath::{Datapath, Options, Start};
+use crate::datapath::{self, Attached, Datapath, Options, Start};
 use crate::dns;
 use crate::explain::explain;
 use crate::probe::{Engine, Limits, Observed, targets_of, unix_now};
@@ -63,8 +64,7 @@ impl Run {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let listener = control::bind(&loaded.server.control)?;
-        let interfaces = crate::datapath::interfaces(&loaded.server.interfaces)?;
-        let mut agent = Agent::new(loaded, HealthView::default(), interfaces)?;
+        let mut agent = Agent::new(loaded, HealthView::default())?;
         let settings = agent.settings().clone();
 
         let counts = Arc::new(dns::Counts::default());
@@ -80,7 +80,7 @@ impl Run {
                 let listener = tokio::net::TcpListener::bind(address)
                     .await
                     .with_context(|| format!("cannot listen on {address} (server.http)"))?;
-                Some(tokio::spawn(axum::serve(listener, control::public_routes(requests_in)).into_future()))
+                Some(tokio::spawn(axum::serve(listener, control::routes(requests_in)).into_future()))
             }
         };
 
@@ -149,12 +149,13 @@ impl Run {
             return Ok(None);
         }
         let options = Options {
-            interfaces: settings.interfaces.clone(),
+            interfaces: &settings.interfaces,
             mode: settings.xdp_mode,
-            pin_dir: self.pin_dir.clone(),
+            pin_dir: self.pin_dir.clone().unwrap_or_else(datapath::default_directory),
             stale: settings.stale,
+            lease: LEASE,
         };
-        let (datapath, start) = Datapath::open(&options, &agent.compiled().tables, LEASE)?;
+        let (datapath, start) = Datapath::open(&options, &agent.compiled().tables)?;
         match start {
             Start::Fresh => log::info!("fast path: started"),
             Start::Adopted => log::info!("fast path: adopted what was running"),
@@ -164,7 +165,11 @@ impl Run {
             match &interface.why_not_native {
                 None => log::info!("interface {}: XDP in {} mode", interface.name, interface.mode),
                 Some(why) => {
-                    log::warn!("interface {}: XDP in {} mode, not native: {why}", interface.name, interface.mode);
+                    log::warn!(
+                        "interface {}: XDP in {} mode, not native: {why}",
+                        interface.name,
+                        interface.mode
+                    );
                 }
             }
         }
@@ -199,7 +204,7 @@ fn carry_out(
             }
             Effect::Install => {
                 if let Some(datapath) = datapath.as_deref_mut() {
-                    datapath.install_or_replace(&agent.compiled().tables)?;
+                    install(datapath, &agent.compiled().tables)?;
                     log::info!("installed a new generation at_ns={}", monotonic());
                 }
             }
@@ -211,8 +216,13 @@ fn carry_out(
     Ok(())
 }
 
-fn status(agent: &Agent, datapath: Option<&Datapath>, counts: &dns::Counts, started: Instant) -> StatusReport {
-    let fast = datapath.map(Datapath::counters).unwrap_or_default();
+fn status(
+    agent: &Agent,
+    datapath: Option<&Datapath>,
+    counts: &dns::Counts,
+    started: Instant,
+) -> StatusReport {
+    let fast = datapath.map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
     let counters: BTreeMap<String, u64> = Counter::ALL
         .iter()
         .enumerate()
@@ -225,9 +235,11 @@ fn status(agent: &Agent, datapath: Option<&Datapath>, counts: &dns::Counts, star
         version: env!("CARGO_PKG_VERSION").to_string(),
         pid: std::process::id(),
         uptime_seconds: started.elapsed().as_secs(),
-        generation: agent.compiled().tables.generation.serial,
+        generation: datapath.map_or(agent.compiled().tables.generation.serial, Datapath::active_generation),
         listen: settings.listen.iter().map(ToString::to_string).collect(),
-        interfaces: datapath.map(|datapath| datapath.interfaces().iter().map(interface).collect()).unwrap_or_default(),
+        interfaces: datapath
+            .map(|datapath| datapath.interfaces().iter().map(interface).collect())
+            .unwrap_or_default(),
         counters,
         profiles: agent.profiles(unix_now()),
     }
@@ -244,4 +256,18 @@ fn interface(attached: &Attached) -> InterfaceReport {
 fn describe(settings: &settings::Server) -> String {
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     format!("DNS on {}", listen.join(", "))
+}
+
+/// Installs in the other half, or in larger maps when it does not fit.
+fn install(datapath: &mut Datapath, tables: &Tables) -> anyhow::Result<()> {
+    match datapath.install(tables) {
+        Err(datapath::Error::OutOfRoom(_)) => datapath.replace(tables),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Nanoseconds of the clock that log lines and tests compare.
+fn monotonic() -> u64 {
+    datapath::monotonic()
 }

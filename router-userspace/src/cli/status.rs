@@ -34,10 +34,6 @@ impl Status {
                 bail!("no profile {wanted:?}");
             }
         }
-        match self.format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-            Format::Text => print!("{report}"),
-        }
-        Ok(())
+        super::print_as(self.format, &report)
     }
 }

@@ -366,7 +366,7 @@ fn headers(table: &Table<'_>) -> Option<At<Vec<(String, String)>>> {
         }
     }
     if found > MAX_LISTED {
-        table.fault_at("headers", format!("headers: found {found}; allowed are {MAX_LISTED}"));
+        table.fault_at("headers", format!("headers: found {found}; at most {MAX_LISTED} are allowed"));
         return None;
     }
     Some(At { value: by_name.into_values().collect(), spot })

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use router_common::geo_regions::parse_code;
 use router_common::model::{
     AdminStatus, AllDown, Endpoint, MAX_TTL, Method, MinChildren, ProbeDestination, Profile, ProfileId,
     Target,
@@ -13,7 +14,6 @@ use super::reader::{Site, Spot, Table, choice, shown, text, truth, whole};
 use super::values::{address, by_family, duration, name, subnet};
 use super::warnings::ProfileSites;
 use crate::fault::nearest;
-use crate::geo;
 
 /// TTL of a profile that gives none, seconds.
 const DEFAULT_TTL: u32 = 30;
@@ -162,11 +162,18 @@ fn priorities(table: &Table<'_>, profile: &str, endpoints: &mut [Endpoint], site
 
 fn all_down(table: &Table<'_>, endpoints: &[Endpoint]) -> AllDown {
     let words = [("serve-all", AllDown::ServeAll), ("nodata", AllDown::Nodata)];
-    let wanted = "allowed are \"serve-all\", \"nodata\" and { fallback = \"endpoint\" }";
     let Some(DeValue::Table(_)) = table.value("all_down").map(|value| value.get_ref()) else {
-        let chosen = table.take("all_down", |value| match value {
-            DeValue::String(_) => choice(value, &words).map_err(|why| format!("{why}; {wanted}")),
-            other => Err(format!("found {}; {wanted}", shown(other))),
+        let chosen = table.take("all_down", |value| {
+            let found = value.as_str();
+            let listed = words.iter().find(|(word, _)| Some(*word) == found).map(|&(_, policy)| policy);
+            listed.ok_or_else(|| {
+                let near = found.and_then(|found| nearest(found, words.map(|(word, _)| word)));
+                let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                format!(
+                    "found {}; allowed are \"serve-all\", \"nodata\" and {{ fallback = \"endpoint\" }}{hint}",
+                    shown(value)
+                )
+            })
         });
         return chosen.unwrap_or(AllDown::ServeAll);
     };
@@ -247,7 +254,9 @@ fn read_endpoint(
         "" => Err("found \"\"; a region has a name".into()),
         region => Ok(region.to_owned()),
     });
-    let geo = table.items("geo", |value| geo::code(text(value)?)).unwrap_or_default();
+    let geo = table
+        .items("geo", |value| parse_code(text(value)?).map_err(|why| why.to_string()))
+        .unwrap_or_default();
     let subnets = table.items("subnets", subnet).unwrap_or_default();
     if table.has("subnets") && table.count("subnets") == 0 {
         table.fault_at("subnets", "subnets: an empty list; leave the key out for the fallback".into());
@@ -304,7 +313,7 @@ fn target(table: &Table<'_>) -> (Target, Option<Kind>) {
             table.no_twins("address", &addresses);
             if addresses.len() > MAX_ADDRESSES {
                 let message =
-                    format!("address: found {} addresses; allowed are {MAX_ADDRESSES}", addresses.len());
+                    format!("address: found {}; at most {MAX_ADDRESSES} are allowed", addresses.len());
                 table.fault_at("address", message);
             }
             let (ipv4, ipv6) = by_family(&addresses);
@@ -336,16 +345,15 @@ fn target(table: &Table<'_>) -> (Target, Option<Kind>) {
             (nothing(), None)
         }
         several => {
-            for key in ["address", "target", "profile"] {
-                if several.contains(&key) {
-                    let message = format!(
-                        "{key}: found beside the others of {}; exactly one of address, \
-                                           target, profile is allowed",
-                        several.join(", ")
-                    );
-                    table.fault_at(key, message);
-                    break;
-                }
+            // The first of them stands for all: the key at fault is that there are several.
+            for key in
+                ["address", "target", "profile"].into_iter().filter(|key| several.contains(key)).take(1)
+            {
+                let message = format!(
+                    "found {}; exactly one of address, target, profile is allowed",
+                    several.join(", ")
+                );
+                table.fault_at(key, message);
             }
             (nothing(), None)
         }

@@ -22,7 +22,10 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
         table.no_twins("interfaces", &interfaces);
         if interfaces.len() > MAX_INTERFACES {
             let found = interfaces.len();
-            table.fault_at("interfaces", format!("interfaces: found {found}; allowed are {MAX_INTERFACES}"));
+            table.fault_at(
+                "interfaces",
+                format!("interfaces: found {found}; at most {MAX_INTERFACES} are allowed"),
+            );
         }
         server.interfaces = interfaces;
     }
@@ -41,7 +44,7 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     if let Some(vlans) = table.items("vlans", |value| whole(value, 1..=4094)) {
         table.no_twins("vlans", &vlans);
         if vlans.len() > MAX_VLANS {
-            table.fault_at("vlans", format!("vlans: found {}; allowed are {MAX_VLANS}", vlans.len()));
+            table.fault_at("vlans", format!("vlans: found {}; at most {MAX_VLANS} are allowed", vlans.len()));
         }
         server.vlans = vlans;
     }

@@ -127,14 +127,6 @@ fn unused_profile(
     if !profile.endpoints.iter().any(|endpoint| endpoint.status == AdminStatus::Enabled) {
         warn("name", format!("{name}: no endpoint is enabled: every answer is NODATA"));
     }
-    if profile.enabled && matches!(profile.method, Method::Performance) && !profile.endpoints.is_empty() {
-        // Said once for the profile, not for each of its regions.
-        let known =
-            profile.endpoints.iter().filter(|endpoint| endpoint.status == AdminStatus::Enabled).count();
-        if known == 1 && profile.endpoints.len() == 1 {
-            warn("method", format!("{name}: one endpoint only: every client is nearest to it"));
-        }
-    }
 }
 
 fn monitors(profile: &Profile, at: &ProfileSites, warnings: &mut Warnings) {
@@ -320,8 +312,8 @@ fn children(model: &Model, profile: &Profile, at: &ProfileSites, warnings: &mut 
                 warn(
                     key,
                     format!(
-                        "{key} is {threshold}, and {usable} endpoints of profile {:?} can count: it is always \
-                         Degraded",
+                        "{key} is {threshold}, but only {usable} of the endpoints of profile {:?} can count: it is \
+                         always Degraded",
                         child.name
                     ),
                 );

@@ -94,7 +94,11 @@ impl fmt::Display for StatusReport {
             ago(self.uptime_seconds),
             self.generation
         )?;
-        writeln!(f, "listening on {}", if self.listen.is_empty() { "nothing".into() } else { self.listen.join(", ") })?;
+        writeln!(
+            f,
+            "listening on {}",
+            if self.listen.is_empty() { "nothing".into() } else { self.listen.join(", ") }
+        )?;
         if self.interfaces.is_empty() {
             writeln!(f, "no interface: the userspace server answers everything")?;
         }

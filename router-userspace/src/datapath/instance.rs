@@ -288,11 +288,12 @@ impl Instance {
         }
     }
 
-    /// Moves the lease's deadline to `lease` from now, rounded up to the unit of [`Control::deadline`].
+    /// Moves the lease's deadline to `lease` from now. It lapses when its unit ([`Control::deadline`]) is
+    /// over, so up to 1.1 s later.
     pub fn renew_lease(&self, lease: Duration) {
         let lease = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let end = sys::monotonic().saturating_add(lease);
-        let deadline = u32::try_from((end >> 30).saturating_add(1)).unwrap_or(u32::MAX);
+        let deadline = u32::try_from(end >> 30).unwrap_or(u32::MAX);
         self.control.exchange(0, |old| {
             let old = Control(old);
             Control::new(old.half(), old.flags(), deadline).0

@@ -32,8 +32,10 @@ pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::interface::Mode;
 pub use self::pins::default_directory;
+pub use self::sys::monotonic;
 
 use self::instance::{Instance, Placement};
+use self::interface::Interface;
 use self::pins::{Directory, Set};
 use crate::settings::{Stale, XdpMode};
 
@@ -157,11 +159,13 @@ impl Datapath {
         self.instance.program.as_fd()
     }
 
-    /// Writes a whole generation and switches to it in one step. Blocks for an RCU grace period or two.
+    /// Writes a whole generation and switches to it in one step. Blocks for some RCU grace periods (tens of
+    /// milliseconds each) and for what the tries take, which is seconds for a million prefixes.
     ///
     /// # Errors
     /// [`Error::OutOfRoom`]: use [`Self::replace`]. After any error the old generation answers.
     pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
+        self.refresh();
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         self.instance.install(tables, placement, 0).map(drop)
     }
@@ -172,6 +176,7 @@ impl Datapath {
     /// # Errors
     /// After any error the old instance answers on all interfaces.
     pub fn replace(&mut self, tables: &Tables) -> Result<()> {
+        self.refresh();
         let capacity = Capacity::for_tables(tables);
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         let serial = self.active_generation();
@@ -200,6 +205,20 @@ impl Datapath {
         Ok(())
     }
 
+    /// Takes note of hardware addresses that changed: frames to the old ones come no more.
+    fn refresh(&mut self) {
+        for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
+            match Interface::find(&attached.name) {
+                Ok(now) if now.index == place.index => {
+                    place.mac = now.mac;
+                    attached.mac = now.mac;
+                }
+                Ok(_) => log::warn!("{} was made anew: a restart is needed to attach to it", attached.name),
+                Err(error) => log::warn!("{error:#}"),
+            }
+        }
+    }
+
     /// Changes the active generation, operation by operation in the order given: memory writes, no system
     /// call. Cells and lines that are written must be free: unused since the last [`Self::grace`].
     ///
@@ -215,7 +234,7 @@ impl Datapath {
         self.instance.grace();
     }
 
-    /// Puts the end of the lease `lease` from now, rounded up by at most 2.2 s.
+    /// Puts the end of the lease `lease` from now, rounded up by at most 1.1 s.
     pub fn renew_lease(&self, lease: Duration) {
         self.instance.renew_lease(lease);
     }
@@ -252,30 +271,30 @@ impl Datapath {
     pub fn keep(self) {}
 }
 
-/// What an agent left attached.
+/// What is attached from a pin directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leftover {
-    /// Index of the interface.
-    pub interface: u32,
+    /// The interface's name, when it can be told.
+    pub name: Option<String>,
+    /// Its index.
+    pub index: u32,
     /// Id of the program on it.
     pub program: u32,
-    /// Where the link is pinned below.
-    pub pinned_in: PathBuf,
 }
 
-/// What is attached and pinned under `pin_dir` in this network namespace.
+/// What is attached from `pin_dir` in this network namespace, whether its agent still runs or not. Only
+/// looks.
 ///
 /// # Errors
-/// When an agent runs there.
+/// When the pins cannot be read.
 pub fn leftovers(pin_dir: &Path) -> Result<Vec<Leftover>> {
-    let Some(directory) = Directory::open_existing(pin_dir)? else { return Ok(Vec::new()) };
-    let links = directory.links()?;
+    let links = pins::links_left(pin_dir)?;
     Ok(links
         .iter()
         .map(|link| Leftover {
-            interface: link.interface,
+            name: sys::interface_name(link.interface),
+            index: link.interface,
             program: link.program,
-            pinned_in: pin_dir.to_owned(),
         })
         .collect())
 }

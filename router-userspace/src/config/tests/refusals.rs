@@ -34,7 +34,7 @@ fn each_is_refused_with_exactly_this() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert!(cases > 80, "{cases} cases only");
+    assert!(cases >= 40, "{cases} cases only");
 }
 
 #[test]
@@ -53,13 +53,13 @@ fn mistakes_of_included_files_name_the_right_file() {
     assert_eq!(
         found,
         [
-            "c.toml:1:25: include: cannot read none.toml: no such file",
-            "c.toml:1:38: include: \"p*/x\": \"*\" and \"?\" are allowed in the last part only",
+            "c.toml:1:24: include: cannot read none.toml: no such file",
+            "c.toml:1:37: include: \"p*/x\": \"*\" and \"?\" are allowed in the last part only",
             "c.toml:3:10: listen: no address to listen on",
             "p/a.toml:1:2: server is allowed in the main file only",
+            "p/a.zone:4:6: \"192.0.2\" is not an IPv4 address",
             "p/b.toml:3:10: method: found \"best\"; allowed are \"priority\", \"weighted\", \"performance\", \
              \"geographic\", \"multivalue\", \"subnet\"",
-            "p/a.zone:4:6: \"192.0.2\" is not an IPv4 address",
         ]
     );
 }
@@ -71,14 +71,13 @@ fn named_files_that_are_missing_or_wrong() {
         &[("city.mmdb", "GIF89a"), ("geo.csv", "10.0.0.0/8,Mars\n")],
     );
     assert_eq!(
-        found[..2],
+        found,
         [
-            "c.toml:5:9: table: cannot read none.csv: no such file".to_owned(),
-            "geo.csv:1:12: \"Mars\" is not a region code; allowed are WORLD, GEO-EU and the like, IE, US-CA"
-                .into()
+            "c.toml:2:12: database: city.mmdb is not a geo database: invalid database: could not find MaxMind DB \
+             metadata in file",
+            "c.toml:5:9: table: cannot read none.csv: no such file",
+            "geo.csv:1:12: \"Mars\" is not a geographic code; allowed are WORLD, a grouping (GEO-EU), a country \
+             (IE) or a state (US-CA), in capitals",
         ]
     );
-    let found =
-        refused_with("[geo]\ndatabase = \"city.mmdb\"\n[[zone]]\nname = \"z\"\n", &[("city.mmdb", "GIF89a")]);
-    assert_eq!(found.len(), 2, "{found:?}");
 }

@@ -1,0 +1,201 @@
+//! The packet: the only raw pointers of the program.
+//!
+//! A [`Window`] is a part of the packet whose bounds were checked once; what is read and written in it is
+//! checked by the compiler. It borrows the packet, and [`Packet::resize`] consumes it, so no window
+//! outlives a change of the packet's size.
+
+use core::marker::PhantomData;
+
+use aya_ebpf::bindings::xdp_md;
+use aya_ebpf::helpers::{bpf_xdp_adjust_tail, bpf_xdp_get_buff_len};
+
+/// Offsets beyond this are refused before they meet a pointer: the verifier wants to know that an offset
+/// is small. The largest one that can be needed is two VLAN tags, IPv6, UDP and the largest reply.
+const MAX_OFFSET: usize = 0x7ff;
+
+/// A packet that is being looked at, or (after [`Packet::resize`]) written.
+pub struct Packet {
+    context: *mut xdp_md,
+}
+
+impl Packet {
+    /// The packet of this run.
+    ///
+    /// # Safety
+    ///
+    /// `context` is what the kernel handed to the program.
+    #[inline(always)]
+    pub const unsafe fn new(context: *mut xdp_md) -> Self {
+        Self { context }
+    }
+
+    /// What the kernel handed to the program, for a global function.
+    #[inline(always)]
+    pub const fn context(&self) -> *mut xdp_md {
+        self.context
+    }
+
+    #[inline(always)]
+    fn start(&self) -> usize {
+        // SAFETY: the kernel's context lives as long as the program runs.
+        unsafe { (*self.context).data as usize }
+    }
+
+    #[inline(always)]
+    fn end(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { (*self.context).data_end as usize }
+    }
+
+    /// Index of the interface it came in on.
+    #[inline(always)]
+    pub fn interface(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (*self.context).ingress_ifindex }
+    }
+
+    /// Octets in the first buffer.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        (self.end() - self.start()) as u32
+    }
+
+    /// The first `N` octets; `None` when they are not all in the first buffer.
+    #[inline(always)]
+    pub fn front<const N: usize>(&self) -> Option<Window<'_, N>> {
+        self.window(self.start())
+    }
+
+    /// The `N` octets at `offset`; `None` when they are not all in the first buffer.
+    #[inline(always)]
+    pub fn at<const N: usize>(&self, offset: u32) -> Option<Window<'_, N>> {
+        // The bound must be seen on the very register that is added.
+        let offset = opaque(offset as usize);
+        if offset > MAX_OFFSET {
+            return None;
+        }
+        self.window(self.start() + offset)
+    }
+
+    #[inline(always)]
+    fn window<const N: usize>(&self, address: usize) -> Option<Window<'_, N>> {
+        // The bound must be seen on the very register that is accessed.
+        let address = opaque(address);
+        // Written `p + n > end`: some verifiers miscompute other forms.
+        if address + N > self.end() {
+            return None;
+        }
+        Some(Window { address, packet: PhantomData })
+    }
+
+    /// Makes the packet `len` octets long. When that fails it is as it was, and given back.
+    ///
+    /// Only for packets in one buffer: the tail of others is elsewhere.
+    #[inline(always)]
+    pub fn resize(self, len: u32) -> Result<Self, Self> {
+        let now = self.len();
+        // SAFETY: the context is the kernel's.
+        if unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
+            return Err(self);
+        }
+        let delta = len as i32 - now as i32;
+        // SAFETY: as above; every window borrowed `self` and is gone.
+        if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
+            return Err(self);
+        }
+        Ok(self)
+    }
+}
+
+/// `N` octets of a packet, known to be there.
+#[derive(Clone, Copy)]
+pub struct Window<'p, const N: usize> {
+    address: usize,
+    packet: PhantomData<&'p Packet>,
+}
+
+/// An access of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
+/// per octet on BPF, and a plain access through a misaligned pointer is undefined.)
+macro_rules! access {
+    ($load:ident, $store:ident, $type:ty, $width:literal, $octets:literal) => {
+        #[doc = concat!("Reads ", $octets, " octets in the order of memory.")]
+        #[inline(always)]
+        pub fn $load<const OFFSET: usize>(self) -> $type {
+            const { assert!(OFFSET + $octets <= N) };
+            #[cfg(target_arch = "bpf")]
+            {
+                let value: u64;
+                // SAFETY: inside the window (asserted above), which was checked when it was made.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("{value} = *(", $width, " *)({address} + {offset})"),
+                        value = lateout(reg) value,
+                        address = in(reg) self.address,
+                        offset = const OFFSET,
+                        options(nostack, readonly, preserves_flags),
+                    );
+                }
+                value as $type
+            }
+            #[cfg(not(target_arch = "bpf"))]
+            {
+                // SAFETY: inside the window (asserted above), which was checked when it was made.
+                unsafe { ((self.address + OFFSET) as *const $type).read_unaligned() }
+            }
+        }
+
+        #[doc = concat!("Writes ", $octets, " octets in the order of memory.")]
+        #[inline(always)]
+        pub fn $store<const OFFSET: usize>(self, value: $type) {
+            const { assert!(OFFSET + $octets <= N) };
+            #[cfg(target_arch = "bpf")]
+            // SAFETY: inside the window (asserted above), which was checked when it was made.
+            unsafe {
+                core::arch::asm!(
+                    concat!("*(", $width, " *)({address} + {offset}) = {value}"),
+                    value = in(reg) u64::from(value),
+                    address = in(reg) self.address,
+                    offset = const OFFSET,
+                    options(nostack, preserves_flags),
+                );
+            }
+            #[cfg(not(target_arch = "bpf"))]
+            // SAFETY: inside the window (asserted above), which was checked when it was made.
+            unsafe {
+                ((self.address + OFFSET) as *mut $type).write_unaligned(value);
+            }
+        }
+    };
+}
+
+impl<const N: usize> Window<'_, N> {
+    access!(u8, set_u8, u8, "u8", 1);
+    access!(u16, set_u16, u16, "u16", 2);
+    access!(u32, set_u32, u32, "u32", 4);
+    access!(u64, set_u64, u64, "u64", 8);
+
+    /// Reads a 16-bit number in network order.
+    #[inline(always)]
+    pub fn number<const OFFSET: usize>(self) -> u16 {
+        u16::from_be(self.u16::<OFFSET>())
+    }
+}
+
+/// Hides where a number comes from. The compiler would compute the same one twice, once for the check and
+/// once for the access, and the verifier would not see that they are equal.
+#[inline(always)]
+fn opaque(number: usize) -> usize {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut number = number;
+        // An instruction that does nothing: an empty string gets a line number of its own, at the place of
+        // the next instruction's, which the kernel refuses.
+        // SAFETY: a register is moved to itself.
+        unsafe {
+            core::arch::asm!("{0} = {0}", inout(reg) number, options(nomem, nostack, preserves_flags));
+        }
+        number
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    number
+}

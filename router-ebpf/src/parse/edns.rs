@@ -1,0 +1,184 @@
+//! The OPT record (RFC 6891) and its options, of which Client Subnet (RFC 7871) is read.
+
+use aya_ebpf::bindings::xdp_md;
+use router_common::abi::Generation;
+use router_common::counter::Counter;
+use router_common::lookup::Client;
+use router_common::verdict::Verdict;
+use router_common::wire::{
+    ECS_HEADER, ECS_IPV4, EDNS_DO, MAX_OPTIONS, OPT_HEADER, OPTION_COOKIE, OPTION_ECS, OPTION_HEADER,
+    OPTION_NSID, TYPE_OPT, ecs_is_dirty, ecs_is_well_formed,
+};
+
+use crate::packet::Packet;
+use crate::scratch::{Edns, Scratch};
+
+/// What [`read_edns`] returns when all is well; else it is a [`Counter`].
+const FINE: u32 = u32::MAX;
+
+/// Reasons that [`read_edns`] can return.
+const REASONS: [Counter; 7] = [
+    Counter::PassOpt,
+    Counter::PassEdnsVersion,
+    Counter::PassEcs,
+    Counter::PassCookie,
+    Counter::PassNsid,
+    Counter::PassTrailing,
+    Counter::PassLong,
+];
+
+/// Reads the additional record at `offset`, which must be an OPT that ends the message at `end`, into
+/// `edns` and the Client Subnet fields of `query`.
+#[inline(always)]
+pub fn read(
+    packet: &Packet,
+    scratch: &mut Scratch,
+    offset: u32,
+    end: u32,
+    generation: &Generation,
+) -> Result<(), Verdict> {
+    // SAFETY: the context is the kernel's, and the scratch a reference.
+    let reason = unsafe { read_edns(packet.context(), scratch, offset, end, u32::from(generation.flags)) };
+    if reason == FINE {
+        return Ok(());
+    }
+    let mut i = 0;
+    while i < REASONS.len() {
+        if REASONS[i] as u32 == reason {
+            return Err(Verdict::Pass(REASONS[i]));
+        }
+        i += 1;
+    }
+    Err(Verdict::Pass(Counter::PassOpt))
+}
+
+/// [`FINE`] or the reason as a number. A global function; see [`crate::checksum::sum_range`].
+///
+/// # Safety
+///
+/// `context` is the kernel's; `scratch` is null or valid.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read_edns(
+    context: *mut xdp_md,
+    scratch: *mut Scratch,
+    offset: u32,
+    end: u32,
+    flags: u32,
+) -> u32 {
+    // SAFETY: the caller's promises.
+    let (packet, scratch) = unsafe { (Packet::new(context), scratch.as_mut()) };
+    let Some(scratch) = scratch else { return Counter::PassOpt as u32 };
+    match read_opt(&packet, scratch, offset, end, flags as u16) {
+        Ok(()) => FINE,
+        Err(counter) => counter as u32,
+    }
+}
+
+#[inline(always)]
+fn read_opt(
+    packet: &Packet,
+    scratch: &mut Scratch,
+    offset: u32,
+    end: u32,
+    flags: u16,
+) -> Result<(), Counter> {
+    let body = offset.wrapping_add(OPT_HEADER);
+    if body > end {
+        return Err(Counter::PassOpt);
+    }
+    let opt = packet.at::<{ OPT_HEADER as usize }>(offset).ok_or(Counter::PassOpt)?;
+    if opt.u8::<0>() != 0 || opt.number::<1>() != TYPE_OPT {
+        return Err(Counter::PassOpt);
+    }
+    if opt.u8::<6>() != 0 {
+        return Err(Counter::PassEdnsVersion);
+    }
+    let options_end = body.wrapping_add(u32::from(opt.number::<9>()));
+    if options_end > end {
+        return Err(Counter::PassOpt);
+    }
+    scratch.edns = Edns {
+        payload: opt.number::<3>(),
+        ecs_family: 0,
+        present: true,
+        dnssec_ok: opt.number::<7>() & EDNS_DO != 0,
+    };
+    read_options(packet, scratch, body, options_end, flags)?;
+    if options_end != end {
+        return Err(Counter::PassTrailing);
+    }
+    Ok(())
+}
+
+/// Walks over the options between `at` and `end`.
+#[inline(always)]
+fn read_options(
+    packet: &Packet,
+    scratch: &mut Scratch,
+    mut at: u32,
+    end: u32,
+    flags: u16,
+) -> Result<(), Counter> {
+    let mut options = 0;
+    while options < MAX_OPTIONS {
+        if at == end {
+            return Ok(());
+        }
+        let body = at.wrapping_add(OPTION_HEADER);
+        if body > end {
+            return Err(Counter::PassOpt);
+        }
+        let header = packet.at::<{ OPTION_HEADER as usize }>(at).ok_or(Counter::PassOpt)?;
+        let len = u32::from(header.number::<2>());
+        let next = body.wrapping_add(len);
+        if next > end {
+            return Err(Counter::PassOpt);
+        }
+        match header.number::<0>() {
+            OPTION_ECS => read_ecs(packet, scratch, body, len)?,
+            OPTION_COOKIE if flags & Generation::PASS_COOKIE != 0 => return Err(Counter::PassCookie),
+            OPTION_NSID if flags & Generation::PASS_NSID != 0 => return Err(Counter::PassNsid),
+            _ => {}
+        }
+        at = next;
+        options += 1;
+    }
+    if at == end { Ok(()) } else { Err(Counter::PassLong) }
+}
+
+/// Reads the Client Subnet option whose `len` octets stand at `body`.
+#[inline(always)]
+fn read_ecs(packet: &Packet, scratch: &mut Scratch, body: u32, len: u32) -> Result<(), Counter> {
+    if scratch.edns.ecs_family != 0 || len < ECS_HEADER {
+        return Err(Counter::PassEcs);
+    }
+    let header = packet.at::<{ ECS_HEADER as usize }>(body).ok_or(Counter::PassEcs)?;
+    let (family, source, scope) = (header.number::<0>(), header.u8::<2>(), header.u8::<3>());
+    let address_len = len - ECS_HEADER;
+    if !ecs_is_well_formed(family, source, scope, address_len) {
+        return Err(Counter::PassEcs);
+    }
+    let mut address = [0u64; 2];
+    if address_len > 0 {
+        let start = body.wrapping_add(ECS_HEADER);
+        // The word that ends where the address ends; what stands before the address is shifted out.
+        let tail = packet.at::<8>(start.wrapping_add(address_len).wrapping_sub(8)).ok_or(Counter::PassEcs)?;
+        if ecs_is_dirty(source, tail.u8::<7>()) {
+            return Err(Counter::PassEcs);
+        }
+        let unused = (8 - (address_len & 7)) & 7;
+        let last = u64::from_le(tail.u64::<0>()) >> (8 * unused);
+        if address_len <= 8 {
+            address[0] = last.to_le();
+        } else {
+            address[0] = packet.at::<8>(start).ok_or(Counter::PassEcs)?.u64::<0>();
+            address[1] = last.to_le();
+        }
+    }
+    scratch.edns.ecs_family = family;
+    scratch.query.has_ecs = source > 0;
+    scratch.query.ecs_len = source;
+    scratch.query.ecs = Client::from_words(if family == ECS_IPV4 { 4 } else { 6 }, address);
+    Ok(())
+}

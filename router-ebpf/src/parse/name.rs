@@ -1,0 +1,106 @@
+//! QNAME: length, folded words, hash and sum in two passes.
+
+use aya_ebpf::bindings::xdp_md;
+use router_common::abi::{INLINE_NAME, LINE, MAX_NAME, NAME_WORDS};
+use router_common::lookup::{fold_case, hash_end, hash_step};
+use router_common::wire::{MAX_LABEL, Sum};
+
+use crate::packet::Packet;
+use crate::scratch::{Scratch, forget};
+
+/// Labels of a longest name, the root included.
+const MAX_LABELS: u32 = 128;
+
+/// Reads the name at `offset` into `query.name`, `query.name_len`, `hash` and `name_sum`. `false` when it
+/// is not a whole uncompressed name (RFC 1035 §3.1), or not followed by four octets more.
+#[inline(always)]
+pub fn read(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: &[u64; 2]) -> bool {
+    // SAFETY: the context is the kernel's, and the scratch a reference.
+    unsafe { read_name(packet.context(), scratch, offset, seed[0], seed[1]) != 0 }
+}
+
+/// Octets of the name, or 0. A global function; see [`crate::checksum::sum_range`].
+///
+/// # Safety
+///
+/// `context` is the kernel's; `scratch` is null or valid.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read_name(
+    context: *mut xdp_md,
+    scratch: *mut Scratch,
+    offset: u32,
+    seed: u64,
+    key: u64,
+) -> u32 {
+    // SAFETY: the caller's promises.
+    let (packet, scratch) = unsafe { (Packet::new(context), scratch.as_mut()) };
+    let Some(scratch) = scratch else { return 0 };
+    read_words(&packet, scratch, offset, seed, key).unwrap_or(0)
+}
+
+#[inline(always)]
+fn read_words(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: u64, key: u64) -> Option<u32> {
+    let len = walk_labels(packet, offset)?;
+    // Each way out of the walk knows another range of lengths.
+    let len = forget(&mut scratch.query.name_len, len);
+    if len == 0 || len > MAX_NAME as u32 {
+        return None;
+    }
+
+    let mut state = seed;
+    let mut sum = Sum::ZERO;
+    let mut words = 0;
+    while words < NAME_WORDS - 1 {
+        let at = words as u32 * 8;
+        if at + 8 > len {
+            break;
+        }
+        let octets = packet.at::<8>(offset.wrapping_add(at))?;
+        let word = octets.u64::<0>();
+        sum = sum.add(word);
+        let folded = fold_case(u64::from_le(word));
+        state = hash_step(state, folded);
+        *scratch.query.name.get_mut(words)? = folded;
+        words += 1;
+    }
+    let rest = len & 7;
+    if rest > 0 {
+        // The word that ends where the name ends, without what stands before the name's last octets: the
+        // packet may end after the question, but the DNS header is before the name.
+        let octets = packet.at::<8>(offset.wrapping_add(len).wrapping_sub(8))?;
+        let word = u64::from_le(octets.u64::<0>()) >> (64 - 8 * rest);
+        sum = sum.add(word.to_le());
+        let folded = fold_case(word);
+        state = hash_step(state, folded);
+        *scratch.query.name.get_mut(words)? = folded;
+        words += 1;
+    }
+    while words < NAME_WORDS && (words < INLINE_NAME / 8 || words % (LINE / 8) != 0) {
+        *scratch.query.name.get_mut(words)? = 0;
+        words += 1;
+    }
+    scratch.hash = hash_end(state, key, len);
+    scratch.name_sum = sum;
+    Some(len)
+}
+
+/// Octets of the name at `offset` with its root label.
+#[inline(always)]
+fn walk_labels(packet: &Packet, offset: u32) -> Option<u32> {
+    let mut at = 0;
+    let mut labels = 0;
+    while labels < MAX_LABELS {
+        let len = u32::from(packet.at::<1>(offset.wrapping_add(at))?.u8::<0>());
+        at += 1 + len;
+        if len == 0 {
+            return Some(at);
+        }
+        // Above 63 is a pointer or something unknown; the root label must still fit.
+        if len > MAX_LABEL || at >= MAX_NAME as u32 {
+            return None;
+        }
+        labels += 1;
+    }
+    None
+}

@@ -1,0 +1,101 @@
+//! What the server answers, as text: for `explain`.
+
+use std::net::IpAddr;
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::{Record, RecordType};
+use router_common::decide::Asker;
+use router_common::name::Name;
+
+use super::{Counts, Service, Transport, respond};
+
+/// A reply as people read it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Shown {
+    /// RCODE by its mnemonic.
+    pub rcode: String,
+    /// `TYPE data` of each record of the answer section.
+    pub answers: Vec<String>,
+    /// Smallest TTL of the answer section, seconds.
+    pub ttl: u32,
+    /// `owner TTL TYPE data` of each record of the authority section.
+    pub authority: Vec<String>,
+}
+
+/// The number of a record type: a mnemonic, or `TYPE123` (RFC 3597 §5).
+pub fn record_type(word: &str) -> Option<u16> {
+    let upper = word.to_ascii_uppercase();
+    match upper.strip_prefix("TYPE") {
+        Some(number) => number.parse().ok(),
+        None => upper.parse::<RecordType>().ok().map(u16::from),
+    }
+}
+
+/// The mnemonic of a record type, or `TYPE123`.
+pub fn type_name(rtype: u16) -> String {
+    match RecordType::from(rtype) {
+        RecordType::Unknown(number) => format!("TYPE{number}"),
+        known => known.to_string(),
+    }
+}
+
+/// Asks the server a question as this asker would over TCP, and shows the reply.
+pub fn show(service: &Service, name: &Name, rtype: u16, asker: &Asker) -> Shown {
+    let query = query(name, rtype, asker);
+    let mut random = || 0;
+    let reply = respond(service, &query, asker.source, Transport::Tcp, &mut random, &Counts::default());
+    let Some(message) = reply.and_then(|octets| Message::from_vec(&octets).ok()) else {
+        return Shown { rcode: String::from("SERVFAIL"), ..Shown::default() };
+    };
+    let of_type = |record: &Record| format!("{} {}", type_name(record.record_type().into()), record.data);
+    Shown {
+        rcode: mnemonic(message.metadata.response_code.low()),
+        ttl: message.answers.iter().map(|record| record.ttl).min().unwrap_or(0),
+        answers: message.answers.iter().map(of_type).collect(),
+        authority: message
+            .authorities
+            .iter()
+            .map(|record| format!("{} {} {}", record.name, record.ttl, of_type(record)))
+            .collect(),
+    }
+}
+
+fn mnemonic(rcode: u8) -> String {
+    match rcode {
+        0 => "NOERROR",
+        1 => "FORMERR",
+        2 => "SERVFAIL",
+        3 => "NXDOMAIN",
+        4 => "NOTIMP",
+        5 => "REFUSED",
+        6 => "YXDOMAIN",
+        9 => "NOTAUTH",
+        other => return format!("RCODE{other}"),
+    }
+    .to_string()
+}
+
+fn query(name: &Name, rtype: u16, asker: &Asker) -> Vec<u8> {
+    // ID 0, QUERY, one question, one additional record.
+    let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    query.extend_from_slice(name.as_wire());
+    query.extend_from_slice(&rtype.to_be_bytes());
+    query.extend_from_slice(&1u16.to_be_bytes());
+    let mut options = Vec::new();
+    if let Some((address, len)) = asker.ecs {
+        let (family, octets) = match address {
+            IpAddr::V4(address) => (1u16, address.octets().to_vec()),
+            IpAddr::V6(address) => (2, address.octets().to_vec()),
+        };
+        let address = &octets[..octets.len().min(usize::from(len).div_ceil(8))];
+        options.extend_from_slice(&8u16.to_be_bytes());
+        options.extend_from_slice(&(4 + address.len() as u16).to_be_bytes());
+        options.extend_from_slice(&family.to_be_bytes());
+        options.extend_from_slice(&[len, 0]);
+        options.extend_from_slice(address);
+    }
+    query.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0]);
+    query.extend_from_slice(&(options.len() as u16).to_be_bytes());
+    query.extend_from_slice(&options);
+    query
+}
