@@ -18,5 +18,4 @@ pub mod latency;
 pub mod metrics;
 pub mod probe;
 pub mod settings;
-pub mod standin;
 pub mod zonefile;

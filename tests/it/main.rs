@@ -2,8 +2,10 @@
 //!
 //! Names that begin with `bpf_` load BPF programs, with `netns_` make network namespaces; both need root.
 
+mod agent;
 mod cases;
 mod datapath;
+mod examples;
 mod packets;
 mod refuse;
 mod zonefile;

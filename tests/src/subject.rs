@@ -10,7 +10,7 @@ use router_common::decide::{Asker, Snapshot};
 use router_common::name::Name;
 use router_common::share::Share;
 use router_userspace::config::Config;
-use router_userspace::standin;
+use router_userspace::explain::stand_in;
 
 /// A question.
 #[derive(Clone, PartialEq, Debug)]
@@ -106,8 +106,8 @@ pub trait Subject {
 
 /// Everything a decision depends on, with the monitors saying `state`.
 pub fn snapshot(config: &Config, state: &BTreeMap<String, String>) -> Result<Snapshot> {
-    let health = standin::health(&config.model, state)
-        .map_err(|wrong| anyhow::anyhow!("state: {}", wrong.join("; ")))?;
+    let words = state.iter().map(|(endpoint, word)| (endpoint.as_str(), word.as_str()));
+    let health = stand_in(&config.model, words)?;
     Ok(Snapshot {
         model: Arc::new(config.model.clone()),
         atlas: Arc::new(Atlas::build(&config.model, &config.geography, &config.latency)),

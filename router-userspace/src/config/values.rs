@@ -41,9 +41,9 @@ pub(super) fn show(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     match milliseconds {
         0 => "0s".into(),
-        _ if milliseconds % 3_600_000 == 0 => format!("{}h", milliseconds / 3_600_000),
-        _ if milliseconds % 60_000 == 0 => format!("{}m", milliseconds / 60_000),
-        _ if milliseconds % 1000 == 0 => format!("{}s", milliseconds / 1000),
+        _ if milliseconds.is_multiple_of(3_600_000) => format!("{}h", milliseconds / 3_600_000),
+        _ if milliseconds.is_multiple_of(60_000) => format!("{}m", milliseconds / 60_000),
+        _ if milliseconds.is_multiple_of(1000) => format!("{}s", milliseconds / 1000),
         _ => format!("{milliseconds}ms"),
     }
 }

@@ -251,7 +251,7 @@ fn hex(digits: &str) -> Result<Vec<u8>, String> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
     match values {
-        Some(values) if values.len() % 2 == 0 => Ok(values
+        Some(values) if values.len().is_multiple_of(2) => Ok(values
             .chunks_exact(2)
             .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
             .collect()),
@@ -264,7 +264,7 @@ pub(super) fn base64(text: &str) -> Result<Vec<u8>, String> {
     let wrong = || "base 64 is wanted (RFC 4648 §4)".to_owned();
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();
-    if text.len() % 4 != 0 || padding > 2 {
+    if !text.len().is_multiple_of(4) || padding > 2 {
         return Err(wrong());
     }
     let mut out = Vec::with_capacity(body.len() * 3 / 4);

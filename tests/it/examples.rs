@@ -1,0 +1,23 @@
+//! The configurations that users start from.
+
+use std::path::Path;
+
+use router_userspace::config;
+
+#[test]
+fn every_example_loads_without_a_warning() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut loaded = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "toml") {
+            continue;
+        }
+        let config = config::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert!(!config.model.profiles().is_empty());
+        loaded += 1;
+    }
+    assert!(loaded > 0);
+}
