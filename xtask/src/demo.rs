@@ -21,6 +21,7 @@ pub mod endpoint;
 mod lab;
 mod load;
 mod message;
+mod pass;
 mod report;
 pub mod sampler;
 

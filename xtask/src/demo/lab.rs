@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
+use super::pass;
 use super::sampler::Sampler;
 use crate::shell;
 
@@ -100,8 +101,15 @@ impl Lab {
             ip(&["-n", &server, "address", "add", &format!("{}/128", endpoint.ipv6), "dev", "lo"])?;
         }
         ip(&["-n", &client, "route", "add", "192.0.2.0/24", "via", SERVER_IPV4])?;
-        // A veth delivers what XDP_TX sends back only to a peer that has a NAPI context: GRO gives it one.
-        shell::output(self.inside(Side::Client, "ethtool").args(["-K", &outer, "gro", "on"]))?;
+        // Without a program on the client's end, a veth does not deliver what XDP_TX sends back.
+        let object = self.path("pass.o");
+        fs::write(&object, pass::object()).context("cannot write an XDP program")?;
+        let mut attach = self.inside(Side::Client, "ip");
+        attach
+            .args(["link", "set", "dev", &outer, "xdp", "object"])
+            .arg(&object)
+            .args(["section", pass::SECTION]);
+        shell::output(&mut attach)?;
         Ok(())
     }
 
@@ -196,9 +204,8 @@ impl Lab {
         for name in ["xroute.log", "endpoints.log", "sampler.log"] {
             let text = fs::read_to_string(self.path(name)).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
-            if !lines.is_empty() {
-                words += &format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"));
-            }
+            let last = lines[lines.len().saturating_sub(15)..].join("\n");
+            words += &format!("--- {name}\n{}\n", if last.is_empty() { "(empty)" } else { &last });
         }
         words
     }

@@ -100,6 +100,16 @@ impl Evidence {
         self.grown(|name| name == "answer_records" || name == "answer_nodata")
     }
 
+    /// Why the fast path passed packets up, and how many; those that are no DNS at all are left out.
+    fn passed(&self) -> Vec<(&str, u64)> {
+        let passed = self.after.keys().filter(|name| name.starts_with("pass_"));
+        let passed = passed.filter(|name| !matches!(name.as_str(), "pass_not_ip" | "pass_not_dns"));
+        passed
+            .map(|name| (name.as_str(), self.grown(|other| other == name)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
     fn fast_share(&self) -> f64 {
         self.fast() as f64 / self.answered().max(1) as f64
     }
@@ -197,6 +207,9 @@ fn write_table(text: &mut String, evidence: &Evidence) -> std::fmt::Result {
         evidence.fast(),
         evidence.grown(|name| name.starts_with("server_"))
     )?;
+    for (reason, count) in evidence.passed() {
+        writeln!(text, "  {reason:42} {count}")?;
+    }
     writeln!(text, "{:44} {}", "XDP mode", evidence.mode)?;
     for (profile, name) in PROFILES.iter().enumerate() {
         if *name == "www" {
