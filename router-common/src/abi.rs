@@ -390,5 +390,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
     assert!(core::mem::offset_of!(Generation, interfaces) == 408);
-    assert!(size_of::<Generation>() % 8 == 0);
+    assert!(size_of::<Generation>().is_multiple_of(8));
 };

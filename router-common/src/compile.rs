@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
 use crate::atlas::{Atlas, Partition};
-use crate::decide::{Asked, Snapshot, choose};
+use crate::decide::{Asked, Oracle, Snapshot};
 use crate::diff::Operation;
 use crate::model::{EndpointId, Model, ProfileId, ZoneId, rtype};
 use crate::name::Name;
@@ -92,6 +92,7 @@ pub fn compile(
     serial: u64,
 ) -> Result<Compiled, CompileError> {
     let model = &snapshot.model;
+    let oracle = Oracle::new(snapshot);
     let mut store = Store::default();
     let mut written = Vec::new();
     let (regions, divisions) = regions(snapshot)?;
@@ -121,7 +122,7 @@ pub fn compile(
                 if block.contents.is_empty() {
                     block.first_answer = u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
                     block.representatives = representatives(snapshot, profile);
-                    for content in contents(snapshot, block) {
+                    for content in contents(&oracle, snapshot, block) {
                         answers.push(store.place(&content, &Room::UNBOUNDED, &mut written)?);
                         block.contents.push(content);
                     }
@@ -168,11 +169,13 @@ impl Compiled {
         changed: &[EndpointId],
         room: &Room,
     ) -> Result<Vec<Operation>, OutOfRoom> {
+        let oracle = Oracle::new(snapshot);
         let mut operations = Vec::new();
         for profile in seeing(&snapshot.model, changed) {
-            for &block in &self.blocks_of[profile.0 as usize] {
+            let Some(blocks) = self.blocks_of.get(profile.0 as usize) else { continue };
+            for &block in blocks {
                 let block = &mut self.blocks[block as usize];
-                for (i, content) in contents(snapshot, block).into_iter().enumerate() {
+                for (i, content) in contents(&oracle, snapshot, block).into_iter().enumerate() {
                     if block.contents[i] == content {
                         continue;
                     }
@@ -222,7 +225,8 @@ impl Compiled {
 /// The profiles whose answers can depend on these endpoints: their own, and all above.
 fn seeing(model: &Model, changed: &[EndpointId]) -> BTreeSet<ProfileId> {
     let mut profiles = BTreeSet::new();
-    let mut next: Vec<ProfileId> = changed.iter().map(|endpoint| endpoint.profile).collect();
+    let known = |profile: &ProfileId| (profile.0 as usize) < model.profiles().len();
+    let mut next: Vec<ProfileId> = changed.iter().map(|endpoint| endpoint.profile).filter(known).collect();
     while let Some(profile) = next.pop() {
         if profiles.insert(profile) {
             next.extend(model.parents(profile).iter().map(|endpoint| endpoint.profile));
@@ -336,14 +340,16 @@ fn locations(atlas: &Atlas) -> (Locations<LocationKey4>, Locations<LocationKey6>
 }
 
 /// What a block's answers hold, in their order.
-fn contents(snapshot: &Snapshot, block: &Block) -> Vec<Arc<Content>> {
-    let zone = snapshot.model.zone(block.zone);
+fn contents(oracle: &Oracle<'_>, snapshot: &Snapshot, block: &Block) -> Vec<Arc<Content>> {
     let mut contents = Vec::with_capacity(block.representatives.len() * 2);
     for &location in &block.representatives {
         for asked in [Asked::A, Asked::Aaaa] {
-            let choice = choose(snapshot, block.profile, asked, snapshot.atlas.location(location));
-            contents.push(Content::of(&choice, zone));
+            let choice = oracle.choose(block.profile, asked, snapshot.atlas.location(location));
+            contents.push(Content::of(&choice, &snapshot.model, block.zone));
         }
     }
     contents
 }
+
+#[cfg(test)]
+mod tests;

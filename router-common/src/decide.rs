@@ -231,3 +231,6 @@ pub fn distribution(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker
     choice.spread(&Share::one(), &standing.client, &mut outcomes);
     Distribution { outcomes: outcomes.list, scope: standing.scope_of(&choice) }
 }
+
+#[cfg(test)]
+mod tests;

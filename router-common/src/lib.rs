@@ -42,3 +42,6 @@ pub mod status;
 pub mod tables;
 #[cfg(feature = "std")]
 pub mod view;
+
+#[cfg(all(test, feature = "std"))]
+mod fixture;

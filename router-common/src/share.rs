@@ -79,17 +79,6 @@ impl Share {
         let scaled = &self.0 * BigRational::from_integer(BigInt::one() << bits);
         scaled.ceil().to_integer().to_biguint().unwrap_or_default()
     }
-
-    /// Denominator in lowest terms.
-    pub(crate) fn denominator(&self) -> BigUint {
-        self.0.denom().magnitude().clone()
-    }
-
-    /// `self * total` when that is an integer, rounded down otherwise.
-    pub(crate) fn of(&self, total: &BigUint) -> BigUint {
-        let product = &self.0 * BigRational::from_integer(BigInt::from(total.clone()));
-        product.floor().to_integer().to_biguint().unwrap_or_default()
-    }
 }
 
 impl std::iter::Sum for Share {

@@ -7,7 +7,9 @@ use router_common::decide::Snapshot;
 use router_common::share::Share;
 use router_tests::decide::Decide;
 use router_tests::kernel::Kernel;
+use router_tests::live::Laboratory;
 use router_tests::need_bpf;
+use router_tests::netns::need_netns;
 use router_tests::prog_run::ProgRun;
 use router_tests::scenario::{self, Expect, Scenario};
 use router_tests::server::Server;
@@ -72,6 +74,16 @@ fn bpf_in_the_kernel() {
     }
     let mut program = ProgRun::load().unwrap();
     assert!(run(|snapshot, ask| ask(&mut Kernel::new(&mut program, snapshot)?)) >= 55);
+}
+
+/// Real packets from clients of everywhere to both paths.
+#[test]
+fn netns_over_the_wire() {
+    if !need_netns() {
+        return;
+    }
+    let mut laboratory = Laboratory::new();
+    assert!(run(|snapshot, ask| ask(&mut laboratory.serve(snapshot)?)) >= 60);
 }
 
 /// Changes an expectation so that it cannot be met.

@@ -13,7 +13,8 @@ use router_common::abi::{
 use router_common::diff::Operation;
 use router_common::lookup::hash_name;
 use router_common::tables::Tables;
-use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, privileged};
+use router_tests::need_bpf;
+use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, need_netns};
 use router_userspace::datapath::{self, Capacity, Datapath, Error, Mode, Options, Start};
 use router_userspace::settings::{Stale, XdpMode};
 
@@ -158,7 +159,7 @@ const THIRD: [u8; 4] = [192, 0, 2, 3];
 
 #[test]
 fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -200,7 +201,7 @@ fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
 
 #[test]
 fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -217,11 +218,22 @@ fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
         let (datapath, start) = Datapath::open(&options, &grown(SECOND, &room)).expect("it opens");
         let Start::Replaced(reason) = start else { panic!("{start:?}") };
         assert!(reason.contains("CELLS"), "{reason}");
-        let second = id_shown(&pair.server);
-        assert_ne!(first, second);
+        assert_ne!(first, id_shown(&pair.server));
+        let larger = datapath.capacity();
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(SECOND));
         datapath.keep();
         assert_eq!(sets(root.path()).len(), 1, "the old set is still pinned");
+        let (datapath, start) = Datapath::open(&options, &grown(THIRD, &larger)).expect("it opens");
+        let Start::Replaced(_) = start else { panic!("{start:?}") };
+        assert_eq!(
+            datapath.counters().expect("counters")[0],
+            2,
+            "the counters of the same build did not go on"
+        );
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), Some(THIRD));
+        let second = id_shown(&pair.server);
+        datapath.keep();
 
         // Another build: a directory can be renamed on a bpffs.
         let set = sets(root.path()).remove(0);
@@ -277,7 +289,7 @@ fn sets(root: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn netns_no_query_is_lost_while_tables_outgrow_the_maps() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -352,7 +364,7 @@ fn wait(count: &AtomicU64, by: u64) {
 
 #[test]
 fn netns_operations_change_the_next_answer() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -392,7 +404,7 @@ fn netns_operations_change_the_next_answer() {
 
 #[test]
 fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -425,7 +437,7 @@ fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
 
 #[test]
 fn netns_an_interface_without_native_xdp_is_attached_generically_and_says_why() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let namespace = Namespace::new();
@@ -454,7 +466,7 @@ fn netns_an_interface_without_native_xdp_is_attached_generically_and_says_why() 
 
 #[test]
 fn netns_the_mode_of_an_adopted_link_follows_the_configuration() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -481,7 +493,7 @@ fn netns_the_mode_of_an_adopted_link_follows_the_configuration() {
 
 #[test]
 fn netns_somebody_elses_program_is_named_and_left_alone() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -528,7 +540,7 @@ fn netns_somebody_elses_program_is_named_and_left_alone() {
 
 #[test]
 fn netns_two_agents_do_not_share_a_pin_directory() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -556,7 +568,7 @@ fn netns_two_agents_do_not_share_a_pin_directory() {
 
 #[test]
 fn netns_interfaces_come_and_go_between_agents() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -594,8 +606,86 @@ fn netns_interfaces_come_and_go_between_agents() {
 }
 
 #[test]
+fn netns_an_interface_that_is_made_anew_is_attached_again() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let (mut datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        assert!(!datapath.refresh().expect("nothing new"));
+        // A new hardware address: frames to it pass until the next generation knows it.
+        pair.server.sh(&format!("ip link set {} address 02:00:00:00:00:77", Pair::SERVER));
+        assert_eq!(pair.client.run(|| ask(&client(), 1)), None);
+        assert!(datapath.refresh().expect("it is there"));
+        datapath.install(&tables(FIRST)).expect("it fits");
+        assert_eq!(datapath.interfaces()[0].mac, [2, 0, 0, 0, 0, 0x77]);
+        assert_eq!(pair.client.run(|| ask(&client(), 2)), Some(FIRST));
+
+        pair.server.sh(&format!("ip link del {}", Pair::SERVER));
+        assert!(!datapath.refresh().expect("it is away"));
+        datapath.install(&tables(FIRST)).expect("no interface is needed for it");
+        datapath.replace(&tables(SECOND)).expect("a link without interface is left out");
+        // It comes back twice: with the index it had, because that is free, and with another one.
+        let index = datapath.interfaces()[0].index;
+        let mut pairs = Vec::new();
+        for (round, taken) in ["", "ip link add xr8 index 2 type veth peer name xr9; "].iter().enumerate() {
+            pair.server.sh(&format!("ip link del {} 2>/dev/null || true; {taken}", Pair::SERVER));
+            let again = Pair::new();
+            again.server.sh(&format!("ip link set {} netns {}", Pair::SERVER, pair.server.path()));
+            pair.server.sh(&format!(
+                "ip link set {0} up; ip addr add {1}/24 dev {0}",
+                Pair::SERVER,
+                Pair::SERVER_ADDRESSES[0]
+            ));
+            assert!(datapath.refresh().expect("it came back"), "round {round}");
+            assert_eq!(datapath.interfaces()[0].index == index, round == 0);
+            assert_eq!(datapath.interfaces()[0].mode, Mode::Native);
+            datapath.install(&tables(THIRD)).expect("it fits");
+            assert_eq!(again.client.run(|| ask(&client(), 3)), Some(THIRD), "round {round}");
+            assert!(!datapath.refresh().expect("it is there"), "round {round}");
+            pairs.push(again);
+        }
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+        assert_eq!(mounts_of_bpffs(), 0);
+    });
+}
+
+#[test]
+fn netns_a_jumbo_mtu_and_a_name_with_a_dot_are_no_obstacle() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    pair.server.run(|| {
+        pair.client.sh(&format!("ip link set {} mtu 9000", Pair::CLIENT));
+        pair.server.sh(&format!("ip link set {} mtu 9000", Pair::SERVER));
+        pair.server.sh("ip link add xr.5 type veth peer name xr6");
+        let interfaces = [Pair::SERVER.to_owned(), "xr.5".to_owned()];
+        let (datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        let modes: Vec<Mode> = datapath.interfaces().iter().map(|interface| interface.mode).collect();
+        assert_eq!(modes, [Mode::Native, Mode::Native]);
+        assert_eq!(datapath.interfaces()[1].name, interfaces[1]);
+        datapath.keep();
+        let (datapath, start) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        assert_eq!(start, Start::Adopted);
+        let modes: Vec<Mode> = datapath.interfaces().iter().map(|interface| interface.mode).collect();
+        assert_eq!(modes, [Mode::Native, Mode::Native]);
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, &interfaces[1]), "");
+    });
+}
+
+#[test]
 fn netns_what_a_crash_left_half_made_is_redone() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let pair = Pair::new();
@@ -629,7 +719,7 @@ fn netns_what_a_crash_left_half_made_is_redone() {
 
 #[test]
 fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
-    if !privileged() {
+    if !need_netns() {
         return;
     }
     let namespace = Namespace::new();
@@ -662,7 +752,7 @@ fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
 
 #[test]
 fn bpf_tries_of_many_prefixes_are_built_and_released() {
-    if !privileged() {
+    if !need_bpf() {
         return;
     }
     let mut large = tables(FIRST);

@@ -2,6 +2,7 @@
 //!
 //! Names that begin with `bpf_` load BPF programs, with `netns_` make network namespaces; both need root.
 
+mod agent;
 mod cases;
 mod datapath;
 mod examples;

@@ -4,8 +4,10 @@
 //! way to an answer: the oracle, the compiled tables, the userspace server, the program in the kernel.
 //! Each scenario is run on each subject.
 
+pub mod agent;
 pub mod decide;
 pub mod kernel;
+pub mod live;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;

@@ -5,28 +5,28 @@
 //! test panics or is killed. A thread enters it with [`Namespace::run`], a program is started in it with
 //! [`Namespace::command`].
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::thread;
 
-/// Set to anything where the privileged tests must run (`cargo xtask test`, CI).
-const REQUIRE: &str = "XROUTE_REQUIRE_BPF";
-
-/// Whether this process may make namespaces and load BPF programs; a test that may not ends at once.
-///
-/// # Panics
-/// When it may not but must (`XROUTE_REQUIRE_BPF`): a privileged test is never skipped silently there.
-pub fn privileged() -> bool {
-    // SAFETY: a system call without arguments.
-    let root = unsafe { libc::geteuid() } == 0;
-    assert!(root || std::env::var_os(REQUIRE).is_none(), "{REQUIRE} is set, but this is not root");
-    if !root {
-        eprintln!("skipped: not root");
+/// Whether this process may make namespaces and attach XDP programs in them; says so when not, or panics
+/// when it must, like [`crate::need_bpf`].
+pub fn need_netns() -> bool {
+    let made = thread::spawn(|| {
+        // SAFETY: changes the namespaces of this new thread only.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS) })
+    });
+    if let Err(error) = made.join().expect("the thread ends") {
+        let required = std::env::var(crate::REQUIRE_BPF).is_ok_and(|value| value == "1");
+        assert!(!required, "{}=1, but namespaces cannot be made: {error}", crate::REQUIRE_BPF);
+        println!("SKIPPED netns: {error}");
+        return false;
     }
-    root
+    crate::need_bpf()
 }
 
 /// A network namespace with a mount namespace of its own.
@@ -62,6 +62,15 @@ impl Namespace {
         let made = made.join().expect("the thread ends").expect("a namespace (root is needed)");
         made.sh("ip link set lo up");
         made
+    }
+
+    /// The same namespace once more, for a thread of its own.
+    ///
+    /// # Panics
+    /// When this process has no descriptors left.
+    pub fn share(&self) -> Self {
+        let again = |file: &File| file.try_clone().expect("a descriptor");
+        Self { net: again(&self.net), mounts: again(&self.mounts) }
     }
 
     /// Runs something on a new thread inside.
@@ -117,6 +126,8 @@ pub struct Pair {
     pub server: Namespace,
     /// Where queries come from: interface [`Pair::CLIENT`].
     pub client: Namespace,
+    /// The link that holds a program on the client's interface.
+    _receive: Option<OwnedFd>,
 }
 
 impl Pair {
@@ -132,9 +143,9 @@ impl Pair {
     /// Makes them.
     ///
     /// # Panics
-    /// Without root, or without the tools `ip` and `ethtool`.
+    /// Without root, or without the tool `ip`.
     pub fn new() -> Self {
-        let pair = Self { server: Namespace::new(), client: Namespace::new() };
+        let pair = Self { server: Namespace::new(), client: Namespace::new(), _receive: None };
         let (server, client) = (Self::SERVER, Self::CLIENT);
         pair.server
             .sh(&format!("ip link add {server} type veth peer name {client} netns {}", pair.client.path()));
@@ -146,9 +157,10 @@ impl Pair {
             namespace.sh(&format!("ip addr add {ipv4}/24 dev {interface}"));
             namespace.sh(&format!("ip addr add {ipv6}/64 dev {interface} nodad"));
         }
-        // veth delivers XDP_TX only to a peer that has a NAPI context.
-        pair.client.sh(&format!("ethtool -K {client} gro on"));
-        pair
+        // veth hands frames of XDP_TX to a peer that has a NAPI context, but wakes it only when the peer has
+        // an XDP program of its own (`veth_xdp_flush`): `ethtool -K gro on` is not enough.
+        let receive = pair.client.run(|| attach_pass(client)).expect("XDP on the client's interface");
+        Self { _receive: Some(receive), ..pair }
     }
 }
 
@@ -167,6 +179,67 @@ fn enter(net: RawFd, mounts: RawFd) -> io::Result<()> {
     check(unsafe { libc::setns(mounts, libc::CLONE_NEWNS) })?;
     // SAFETY: as above.
     check(unsafe { libc::setns(net, libc::CLONE_NEWNET) })
+}
+
+/// Attaches a program that passes everything to an interface of the thread's namespace; it goes with the
+/// descriptor.
+pub fn attach_pass(interface: &str) -> io::Result<OwnedFd> {
+    /// The beginning of `union bpf_attr` for `BPF_PROG_LOAD`.
+    #[repr(C)]
+    struct Load {
+        kind: u32,
+        count: u32,
+        instructions: u64,
+        license: u64,
+        log: [u64; 2],
+        kernel_version: u32,
+        flags: u32,
+    }
+    /// And for `BPF_LINK_CREATE`.
+    #[repr(C)]
+    struct Link {
+        program: u32,
+        interface: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    const PROG_LOAD: i64 = 5;
+    const LINK_CREATE: i64 = 28;
+    const PROG_TYPE_XDP: u32 = 6;
+    const ATTACH_XDP: u32 = 37;
+    /// `BPF_F_XDP_HAS_FRAGS`: without it a program on the peer limits the MTU.
+    const HAS_FRAGS: u32 = 1 << 5;
+    const DRIVER_MODE: u32 = 1 << 2;
+    // r0 = XDP_PASS; exit
+    let code: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
+    let load = Load {
+        kind: PROG_TYPE_XDP,
+        count: code.len() as u32,
+        instructions: code.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log: [0; 2],
+        kernel_version: 0,
+        flags: HAS_FRAGS,
+    };
+    // SAFETY: laid out as the command asks; code and license live beyond the call.
+    let program = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &load, size_of::<Load>()) };
+    check(program.min(0) as i32)?;
+    // SAFETY: just opened and known to nobody else.
+    let program = unsafe { OwnedFd::from_raw_fd(program as i32) };
+    let name = CString::new(interface)?;
+    // SAFETY: reads a terminated string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    let link = Link {
+        program: program.as_raw_fd() as u32,
+        interface: index,
+        attach_type: ATTACH_XDP,
+        flags: DRIVER_MODE,
+    };
+    // SAFETY: laid out as the command asks; it holds no pointers.
+    let link = unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &link, size_of::<Link>()) };
+    check(link.min(0) as i32)?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 
 fn check(result: i32) -> io::Result<()> {

@@ -50,7 +50,9 @@ pub fn ensure(need: Need) -> Result<()> {
 pub fn build(release: bool) -> Result<PathBuf> {
     ensure(Need::Build)?;
     let mut cargo = shell::cargo();
-    cargo.args(["build", "--locked"]).env(TOOLS, directory()?);
+    cargo
+        .args(["build", "--locked", "--package", "router-userspace", "--bin", "xroute"])
+        .env(TOOLS, directory()?);
     if release {
         cargo.arg("--release");
     }

@@ -5,8 +5,9 @@
 //! geographic profile sees the endpoint it maps a client to and, beyond it, only what that endpoint's
 //! nested profile sees.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::decide::nearest_first;
 use crate::model::{AllDown, EndpointId, GeoCode, Method, Model, Profile, ProfileId, Target};
@@ -77,7 +78,8 @@ impl Lenses {
             classes.refine(|at| facts.get(at).and_then(|each| each.member(map)).map_or(0, |index| index + 1));
         }
         for order in &grinder.orders {
-            let mut known: HashMap<(*const (u16, f64), Option<(u64, u64)>), u32> = HashMap::new();
+            // Rows of the latency table are kept once, so where one is tells which it is.
+            let mut known = HashMap::new();
             let mut ids: HashMap<Vec<u32>, u32> = HashMap::new();
             classes.refine(|at| {
                 let Some(each) = facts.get(at) else { return 0 };
@@ -116,6 +118,7 @@ impl Lenses {
                 locations.refine(|at| view.get(at).copied().unwrap_or(0));
             }
         }
+        let mut shared: HashSet<Arc<[u16]>> = HashSet::new();
         let partitions = roots
             .iter()
             .filter_map(|&lens| {
@@ -124,7 +127,7 @@ impl Lenses {
                     .representatives
                     .iter()
                     .map(|&class| view.get(class as usize).copied().unwrap_or(0));
-                Some((lens, partition(regions)))
+                Some((lens, partition(regions, &mut shared)))
             })
             .collect();
         let location_of = classes
@@ -151,8 +154,8 @@ impl Lenses {
     }
 }
 
-/// Numbers regions as they come, so that equal divisions are equal.
-fn partition(regions: impl Iterator<Item = u32>) -> Partition {
+/// Numbers regions as they come, so that equal divisions are equal, and keeps these once.
+fn partition(regions: impl Iterator<Item = u32>, shared: &mut HashSet<Arc<[u16]>>) -> Partition {
     let mut numbers: HashMap<u32, u16> = HashMap::new();
     let mut of = Vec::new();
     let mut representatives = Vec::new();
@@ -168,7 +171,15 @@ fn partition(regions: impl Iterator<Item = u32>) -> Partition {
         };
         of.push(number);
     }
-    Partition::Regions { of: of.into(), representatives }
+    let of: Arc<[u16]> = of.into();
+    let of = match shared.get(&of) {
+        Some(known) => known.clone(),
+        None => {
+            shared.insert(of.clone());
+            of
+        }
+    };
+    Partition::Regions { of, representatives }
 }
 
 /// A division that is made finer step by step. Classes are numbered by their first member.

@@ -349,6 +349,9 @@ impl<T: Hash + Eq> Interned<T> {
 /// A place of the database by its bits.
 type PlaceKey = (Option<[u8; 2]>, Option<[u8; 3]>, Option<(u64, u64)>);
 
+/// Codes and coordinates, the latter by their bits.
+type GroundKey = ([Option<GeoCode>; 3], Option<(u64, u64)>);
+
 /// Hash-consed facts.
 struct Book {
     codes: bool,
@@ -361,7 +364,7 @@ struct Book {
     milliseconds_list: Vec<f64>,
     /// Codes and coordinates by database value and override.
     grounds: HashMap<(u32, u32), u32>,
-    ground_ids: Interned<([Option<GeoCode>; 3], Option<(u64, u64)>)>,
+    ground_ids: Interned<GroundKey>,
     ground_list: Vec<([Option<GeoCode>; 3], Option<Coordinates>)>,
     latencies: Interned<Box<[(u32, u32)]>>,
     latency_list: Vec<Arc<[(u16, f64)]>>,

@@ -1,13 +1,12 @@
 //! From a choice to the cells of one answer, still without places in the table.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::alias;
 use super::piece::Piece;
 use crate::abi::{MAX_PICKS, Pick};
-use crate::decide::Choice;
-use crate::model::Zone;
+use crate::decide::{Choice, Leaf, Settled, settle};
+use crate::model::{Model, ZoneId};
 use crate::share::Share;
 
 /// Everything one answer holds.
@@ -40,10 +39,22 @@ pub enum Body {
 }
 
 impl Content {
-    /// The cells for a choice; negative shares carry the SOA of `zone`.
-    pub fn of(choice: &Choice, zone: &Zone) -> Arc<Self> {
-        Encoder { nodata: Piece::nodata(zone) }.content(choice, 0)
+    /// The cells for a choice; negative shares carry the SOA of the zone. A choice that is too large
+    /// for a table is left to userspace.
+    pub fn of(choice: &Choice, model: &Model, zone: ZoneId) -> Arc<Self> {
+        let encoder = Encoder { nodata: Piece::nodata(model.zone(zone)) };
+        match settle(choice) {
+            Some(settled) => encoder.content(&settled, MAX_PICKS),
+            None => pass(),
+        }
     }
+}
+
+/// What is left to userspace.
+fn pass() -> Arc<Content> {
+    let column = alias::Column { threshold: 0, alias: 0 };
+    let cells = vec![ContentCell { column, body: Body::Piece(Piece::pass()) }];
+    Arc::new(Content { pick: Pick::Random, salt: 0, cells })
 }
 
 struct Encoder {
@@ -51,77 +62,48 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// `picks` answers were followed before this one.
-    fn content(&self, choice: &Choice, picks: usize) -> Arc<Content> {
-        match choice {
-            Choice::Hashed { salt, of } if !of.is_empty() && of.len() <= usize::from(u16::MAX) => {
-                let whole = alias::Column { threshold: 0, alias: 0 };
-                let cells = of
-                    .iter()
-                    .enumerate()
-                    .map(|(i, choice)| ContentCell {
-                        column: alias::Column { alias: i as u16, ..whole },
-                        body: self.body(choice, picks),
+    /// `picks` answers may be followed, this one included.
+    fn content(&self, settled: &Settled, picks: usize) -> Arc<Content> {
+        match settled {
+            Settled::Hashed { salt, of } if !of.is_empty() && of.len() <= usize::from(u16::MAX) => {
+                let cells = (0u16..)
+                    .zip(of)
+                    .map(|(alias, each)| ContentCell {
+                        column: alias::Column { threshold: 0, alias },
+                        body: self.inner(each, picks - 1),
                     })
                     .collect();
                 Arc::new(Content { pick: Pick::Hashed, salt: *salt, cells })
             }
-            Choice::Hashed { .. } => self.random(vec![(Share::one(), Body::Piece(Piece::pass()))]),
-            Choice::Random(_) => {
-                let mut shares = Vec::new();
-                self.flatten(&Share::one(), choice, picks, &mut shares);
-                self.random(shares)
+            Settled::Random(leaves) if !leaves.is_empty() && leaves.len() <= usize::from(u16::MAX) => {
+                let shares: Vec<&Share> = leaves.iter().map(|(share, _)| share).collect();
+                let cells = alias::columns(&shares)
+                    .into_iter()
+                    .zip(leaves)
+                    .map(|(column, (_, leaf))| ContentCell { column, body: self.leaf(leaf) })
+                    .collect();
+                Arc::new(Content { pick: Pick::Random, salt: 0, cells })
             }
-            Choice::Answer { .. } | Choice::Nodata => {
-                self.random(vec![(Share::one(), self.body(choice, picks))])
-            }
+            Settled::Hashed { .. } | Settled::Random(_) => pass(),
         }
     }
 
-    /// Shares of nested random choices multiply.
-    fn flatten(&self, share: &Share, choice: &Choice, picks: usize, into: &mut Vec<(Share, Body)>) {
-        match choice {
-            Choice::Random(parts) => {
-                for (part, choice) in parts {
-                    self.flatten(&share.mul(part), choice, picks, into);
-                }
-            }
-            _ => into.push((share.clone(), self.body(choice, picks))),
-        }
-    }
-
-    fn body(&self, choice: &Choice, picks: usize) -> Body {
-        match choice {
-            Choice::Answer { records, ttl, .. } => Body::Piece(Piece::records(records, *ttl)),
-            Choice::Nodata => Body::Piece(self.nodata.clone()),
-            Choice::Random(_) | Choice::Hashed { .. } if picks + 1 < MAX_PICKS => {
-                Body::Further(self.content(choice, picks + 1))
+    /// A cell of a hashed answer; `picks` more may be followed.
+    fn inner(&self, settled: &Settled, picks: usize) -> Body {
+        match settled {
+            Settled::Random(leaves) if leaves.len() == 1 => {
+                leaves.first().map_or_else(|| Body::Piece(Piece::pass()), |(_, leaf)| self.leaf(leaf))
             }
             // Deeper than the fast path follows.
-            Choice::Random(_) | Choice::Hashed { .. } => Body::Piece(Piece::pass()),
+            _ if picks == 0 => Body::Piece(Piece::pass()),
+            _ => Body::Further(self.content(settled, picks)),
         }
     }
 
-    /// Equal bodies are one column; what has no share is none.
-    fn random(&self, shares: Vec<(Share, Body)>) -> Arc<Content> {
-        let mut positions: HashMap<Body, usize> = HashMap::new();
-        let mut merged: Vec<(Share, Body)> = Vec::new();
-        for (share, body) in shares.into_iter().filter(|(share, _)| !share.is_zero()) {
-            match positions.get(&body) {
-                Some(&at) => merged[at].0 = merged[at].0.add(&share),
-                None => {
-                    positions.insert(body.clone(), merged.len());
-                    merged.push((share, body));
-                }
-            }
-        }
-        if merged.is_empty() || merged.len() > usize::from(u16::MAX) {
-            merged = vec![(Share::one(), Body::Piece(Piece::pass()))];
-        }
-        let shares: Vec<&Share> = merged.iter().map(|(share, _)| share).collect();
-        let columns = alias::columns(&shares);
-        let cells =
-            columns.into_iter().zip(merged).map(|(column, (_, body))| ContentCell { column, body }).collect();
-        Arc::new(Content { pick: Pick::Random, salt: 0, cells })
+    fn leaf(&self, leaf: &Leaf) -> Body {
+        Body::Piece(match leaf {
+            None => self.nodata.clone(),
+            Some((records, ttl)) => Piece::records(records, *ttl),
+        })
     }
 }

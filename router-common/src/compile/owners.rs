@@ -54,7 +54,6 @@ pub fn place(
 
 fn try_place(entries: &BTreeMap<Name, Entry>, slots: u32, seed: &[u64; 2]) -> Option<Vec<Owner>> {
     let mut owners = vec![Owner::EMPTY; slots as usize];
-    let mut slot_of_wildcard: Vec<(&Name, u32)> = Vec::new();
     let mut hashes = BTreeSet::new();
     for (name, entry) in entries {
         let len = name.as_wire().len();
@@ -63,28 +62,44 @@ fn try_place(entries: &BTreeMap<Name, Entry>, slots: u32, seed: &[u64; 2]) -> Op
         if !hashes.insert(hash) {
             return None;
         }
-        let slot = (0..MAX_PROBES as u32)
-            .map(|probe| (hash as u32).wrapping_add(probe) & (slots - 1))
-            .find(|&slot| owners[slot as usize].name_len == 0)?;
         let mut octets = [0; INLINE_NAME];
         if len <= INLINE_NAME {
             octets[..len].copy_from_slice(name.as_wire());
         } else {
             octets[..4].copy_from_slice(&entry.line.to_le_bytes());
         }
-        owners[slot as usize] =
-            Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
-        if name.is_wildcard() {
-            slot_of_wildcard.push((name, slot));
-        }
+        let owner = Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
+        insert(&mut owners, owner)?;
     }
-    for (wildcard, slot) in slot_of_wildcard {
-        let encloser = wildcard.parent()?;
-        let hash = hash_name(seed, &words(&encloser), encloser.as_wire().len() as u32);
-        let above = find(&owners, hash)?;
-        owners[above].wildcard = slot;
+    for wildcard in entries.keys().filter(|name| name.is_wildcard()) {
+        let slot = |name: &Name| find(&owners, hash_name(seed, &words(name), name.as_wire().len() as u32));
+        let at = slot(wildcard)?;
+        let above = slot(&wildcard.parent()?)?;
+        owners[above].wildcard = at as u32;
     }
     Some(owners)
+}
+
+/// Inserts by Robin Hood hashing: whoever is farther from home stays, the other moves on. So no name
+/// is much farther than the others, and a table half full still has all within reach.
+fn insert(owners: &mut [Owner], mut owner: Owner) -> Option<()> {
+    let mask = owners.len() as u32 - 1;
+    let mut slot = owner.hash as u32 & mask;
+    loop {
+        let distance = |owner: &Owner| slot.wrapping_sub(owner.hash as u32) & mask;
+        if distance(&owner) >= MAX_PROBES as u32 {
+            return None;
+        }
+        let held = owners.get_mut(slot as usize)?;
+        if held.name_len == 0 {
+            *held = owner;
+            return Some(());
+        }
+        if distance(held) < distance(&owner) {
+            std::mem::swap(held, &mut owner);
+        }
+        slot = (slot + 1) & mask;
+    }
 }
 
 /// The slot that holds a hash.
@@ -93,4 +108,30 @@ fn find(owners: &[Owner], hash: u64) -> Option<usize> {
     (0..MAX_PROBES)
         .map(|probe| (hash as usize).wrapping_add(probe) & mask)
         .find(|&slot| owners[slot].name_len != 0 && owners[slot].hash == hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_half_full_has_every_name_within_reach() {
+        let entries: BTreeMap<Name, Entry> = (0..8000)
+            .map(|at| {
+                let name: Name = format!("n{at}.x.test").parse().unwrap();
+                (name, Entry { owner: Owner::EMPTY, line: 0 })
+            })
+            .collect();
+        let mut keys = 0;
+        let (owners, seed) = place(&entries, || {
+            keys += 1;
+            [keys, !keys]
+        })
+        .unwrap();
+        assert_eq!(owners.len(), 16384);
+        for name in entries.keys() {
+            let hash = hash_name(&seed, &words(name), name.as_wire().len() as u32);
+            assert!(find(&owners, hash).is_some(), "{name}");
+        }
+    }
 }

@@ -154,7 +154,7 @@ impl Store {
     /// One user less; the places of a content without users wait for [`Store::reclaim`].
     pub fn release(&mut self, content: &Arc<Content>) {
         let Some(placed) = self.placed.get_mut(content) else { return };
-        placed.users -= 1;
+        placed.users = placed.users.saturating_sub(1);
         if placed.users > 0 {
             return;
         }

@@ -95,12 +95,12 @@ impl Run {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = renewal.tick() => {
-                    if let Some(datapath) = &datapath {
-                        datapath.renew_lease(LEASE);
+                    // Both wait in the kernel now and then, for milliseconds.
+                    if let Some(datapath) = &mut datapath {
+                        tokio::task::block_in_place(|| keep_up(datapath, &agent));
                     }
                     if agent.compiled().has_retired() {
                         if let Some(datapath) = &datapath {
-                            // Waits some milliseconds for an RCU grace period.
                             tokio::task::block_in_place(|| datapath.grace());
                         }
                         agent.handle(Event::GraceOver, unix_now())?;
@@ -256,6 +256,18 @@ fn interface(attached: &Attached) -> InterfaceReport {
 fn describe(settings: &settings::Server) -> String {
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     format!("DNS on {}", listen.join(", "))
+}
+
+/// Renews the lease, and follows interfaces that changed their address or were made anew.
+fn keep_up(datapath: &mut Datapath, agent: &Agent) {
+    datapath.renew_lease(LEASE);
+    let refreshed = datapath.refresh().and_then(|changed| match changed {
+        true => install(datapath, &agent.compiled().tables),
+        false => Ok(()),
+    });
+    if let Err(error) = refreshed {
+        log::warn!("interfaces: {error:#}");
+    }
 }
 
 /// Installs in the other half, or in larger maps when it does not fit.

@@ -53,7 +53,7 @@ unsafe impl<T: Words> Sync for MappedArray<T> {}
 impl<T: Words> MappedArray<T> {
     /// Words of an element. The kernel rounds an element up to a multiple of 8 octets; ours are one.
     const STRIDE: usize = {
-        assert!(size_of::<T>() % WORD == 0 && align_of::<T>() % WORD == 0);
+        assert!(size_of::<T>().is_multiple_of(WORD) && align_of::<T>().is_multiple_of(WORD));
         size_of::<T>() / WORD
     };
 

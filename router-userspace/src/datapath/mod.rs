@@ -112,6 +112,7 @@ pub struct Datapath {
     /// Interfaces as the program sees them.
     places: Vec<abi::Interface>,
     attached: Vec<Attached>,
+    mode: XdpMode,
     stale: Stale,
 }
 
@@ -119,6 +120,36 @@ struct Pinned {
     directory: Directory,
     set: Set,
     links: Links,
+}
+
+impl Pinned {
+    /// Whether our link is on an interface. Its index does not tell: a new interface can get the old one's.
+    fn is_attached(&self, interface: &Interface) -> bool {
+        self.links.iter().any(|(index, link)| {
+            *index == interface.index
+                && sys::link_info(link.as_fd()).is_ok_and(|info| info.interface == interface.index)
+        })
+    }
+
+    /// Attaches to an interface that was made anew; `old_index` is what it had before.
+    fn reattach(
+        &mut self,
+        instance: &Instance,
+        old_index: u32,
+        interface: &Interface,
+        mode: XdpMode,
+    ) -> Result<Attached> {
+        attach::refuse_foreign(interface, &[])?;
+        // The old link went with the old interface; its pin is left and would be in the way.
+        if let Some(at) = self.links.iter().position(|(index, _)| *index == old_index) {
+            let (_, old) = self.links.swap_remove(at);
+            self.directory.remove_link(&old, old_index)?;
+        }
+        let (link, attached) = attach::attach(instance.program.as_fd(), interface, mode)?;
+        self.directory.pin_link(&link, interface.index)?;
+        self.links.push((interface.index, link));
+        Ok(attached)
+    }
 }
 
 /// Links, by the index of their interface.
@@ -136,12 +167,20 @@ impl Datapath {
     }
 
     /// Loads the program and installs tables without attaching or pinning anything: for
-    /// `BPF_PROG_TEST_RUN`. It ends with the value.
+    /// `BPF_PROG_TEST_RUN`. It ends with the value. There is no lease, so answers count as stale until
+    /// [`Self::renew_lease`].
     pub fn unattached(tables: &Tables, capacity: &Capacity, interfaces: &[abi::Interface]) -> Result<Self> {
         let mut instance = Instance::new(program::load(capacity, None)?)?;
         let stale = Stale::Serve;
         instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0)?;
-        Ok(Self { instance, pinned: None, places: interfaces.to_vec(), attached: Vec::new(), stale })
+        Ok(Self {
+            instance,
+            pinned: None,
+            places: interfaces.to_vec(),
+            attached: Vec::new(),
+            mode: XdpMode::Auto,
+            stale,
+        })
     }
 
     /// The interfaces, in the order of the configuration.
@@ -165,7 +204,7 @@ impl Datapath {
     /// # Errors
     /// [`Error::OutOfRoom`]: use [`Self::replace`]. After any error the old generation answers.
     pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
-        self.refresh();
+        warn(self.refresh().map(drop));
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         self.instance.install(tables, placement, 0).map(drop)
     }
@@ -176,7 +215,7 @@ impl Datapath {
     /// # Errors
     /// After any error the old instance answers on all interfaces.
     pub fn replace(&mut self, tables: &Tables) -> Result<()> {
-        self.refresh();
+        warn(self.refresh().map(drop));
         let capacity = Capacity::for_tables(tables);
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
         let serial = self.active_generation();
@@ -205,18 +244,38 @@ impl Datapath {
         Ok(())
     }
 
-    /// Takes note of hardware addresses that changed: frames to the old ones come no more.
-    fn refresh(&mut self) {
+    /// Looks at the interfaces again: takes note of a changed hardware address, and attaches to an interface
+    /// that was made anew under its old name. Returns whether something changed; the next [`Self::install`]
+    /// makes it count, until then such frames pass. An interface that is away is left alone.
+    ///
+    /// # Errors
+    /// When an interface that came back cannot be attached to; the others have been looked at.
+    pub fn refresh(&mut self) -> Result<bool> {
+        let mut changed = false;
+        let mut first_error = Ok(());
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
-            match Interface::find(&attached.name) {
-                Ok(now) if now.index == place.index => {
-                    place.mac = now.mac;
-                    attached.mac = now.mac;
+            let Ok(now) = Interface::find(&attached.name) else { continue };
+            if let Some(pinned) = &mut self.pinned
+                && !pinned.is_attached(&now)
+            {
+                changed = true;
+                match pinned.reattach(&self.instance, place.index, &now, self.mode) {
+                    Ok(new) => {
+                        log::info!("{} was made anew: attached in {} mode", new.name, new.mode);
+                        *attached = new;
+                    }
+                    Err(error) => {
+                        first_error = first_error.and(Err(error));
+                        continue;
+                    }
                 }
-                Ok(_) => log::warn!("{} was made anew: a restart is needed to attach to it", attached.name),
-                Err(error) => log::warn!("{error:#}"),
             }
+            let new = abi::Interface { index: now.index, mac: now.mac, pad: [0; 2] };
+            changed |= *place != new;
+            *place = new;
+            attached.mac = now.mac;
         }
+        first_error.map(|()| changed)
     }
 
     /// Changes the active generation, operation by operation in the order given: memory writes, no system
@@ -350,9 +409,20 @@ fn stale_flag(stale: Stale) -> u32 {
     }
 }
 
-/// Tells of a failure while another one is handled.
+/// Tells of a failure that nothing is to fail for.
 fn warn(result: Result<()>) {
     if let Err(error) = result {
-        log::warn!("while cleaning up: {error:#}");
+        log::warn!("{error:#}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datapath_can_be_handed_to_another_thread_and_shared() {
+        fn is_send_and_sync<T: Send + Sync>() {}
+        is_send_and_sync::<Datapath>();
     }
 }

@@ -30,6 +30,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use router_common::abi::{ABI_VERSION, PROGRAM};
@@ -42,6 +44,8 @@ const CONVENTIONAL: &str = "/sys/fs/bpf";
 const OWN: &str = "/run/xroute/bpf";
 /// How our own mounts are named in the list of mounts, to be known again.
 const MOUNT_SOURCE: &str = "xroute";
+/// How long an agent that is just ending is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Names of links begin with this.
 const LINK: &str = "link-";
 
@@ -153,11 +157,16 @@ impl Directory {
 
     fn lock(root: &Path) -> Result<Self> {
         let path = namespace_path(root)?;
+        let patience = Instant::now() + PATIENCE;
         loop {
             make_directory(&path).with_context(|| format!("cannot make {}", path.display()))?;
             let lock = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
             if !sys::try_lock(lock.as_fd()).with_context(|| format!("cannot lock {}", path.display()))? {
-                bail!("another xroute agent is running: it holds {}", path.display());
+                if Instant::now() > patience {
+                    bail!("another xroute agent is running: it holds {}", path.display());
+                }
+                thread::sleep(Duration::from_millis(20));
+                continue;
             }
             // An agent that detached between our two steps has removed what we locked.
             match fs::metadata(&path) {
@@ -379,7 +388,7 @@ fn tidy(root: &Path) -> Result<()> {
     }
     let own = is_own_mount(root)?;
     if own {
-        sys::unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
+        unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
     }
     match fs::remove_dir(root) {
         // Below our mount there was something else.
@@ -389,6 +398,21 @@ fn tidy(root: &Path) -> Result<()> {
         // A mount of somebody else's, or a directory that we may not remove.
         _ => Ok(()),
     }
+}
+
+/// Unmounts; when somebody stays inside, from sight, and the kernel does the rest when they go.
+fn unmount(root: &Path) -> io::Result<()> {
+    let patience = Instant::now() + PATIENCE;
+    while let Err(error) = sys::unmount(root, false) {
+        if error.raw_os_error() != Some(libc::EBUSY) {
+            return Err(error);
+        }
+        if Instant::now() > patience {
+            return sys::unmount(root, true);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Whether nothing is in a directory but what the kernel puts into each bpffs (`maps.debug`, …), whose names

@@ -43,7 +43,8 @@ pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Datapath, Start)>
         Ok((instance, set, start, attached)) => {
             kept.append(&mut made);
             let pinned = Some(Pinned { directory, set, links: kept });
-            Ok((Datapath { instance, pinned, places, attached, stale: options.stale }, start))
+            let (mode, stale) = (options.mode, options.stale);
+            Ok((Datapath { instance, pinned, places, attached, mode, stale }, start))
         }
         Err(error) => {
             for (interface, link) in made {
@@ -80,7 +81,12 @@ fn begin(directory: &Directory, links: &[PinnedLink], tables: &Tables) -> Result
             Err(reason) => Start::Replaced(format!("{reason:#}")),
         }
     };
-    let (instance, set) = pin_new(directory, &Capacity::for_tables(tables), None)?;
+    // Counters mean the same in the same build only.
+    let counters = set
+        .filter(|set| set.abi == abi::ABI_VERSION && set.build == program::build_id())
+        .map(|set| set.path.join(abi::map::COUNTERS))
+        .filter(|pin| pin.exists());
+    let (instance, set) = pin_new(directory, &Capacity::for_tables(tables), counters)?;
     Ok((instance, set, start))
 }
 

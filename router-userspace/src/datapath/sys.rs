@@ -489,11 +489,12 @@ pub fn mount_bpffs(source: &str, directory: &Path) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Unmounts what is mounted on a directory.
-pub fn unmount(directory: &Path) -> io::Result<()> {
+/// Unmounts what is mounted on a directory; `lazily` also when it is in use.
+pub fn unmount(directory: &Path, lazily: bool) -> io::Result<()> {
+    let flags = libc::UMOUNT_NOFOLLOW | if lazily { libc::MNT_DETACH } else { 0 };
     let directory = path_string(directory)?;
     // SAFETY: reads a terminated path.
-    match unsafe { libc::umount2(directory.as_ptr(), libc::UMOUNT_NOFOLLOW) } {
+    match unsafe { libc::umount2(directory.as_ptr(), flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
