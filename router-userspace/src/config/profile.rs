@@ -1,5 +1,6 @@
 //! `[[profile]]` and `[[profile.endpoint]]`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use router_common::geo_regions::parse_code;
@@ -388,7 +389,10 @@ fn destination(target: &Target) -> Option<ProbeDestination> {
 
 /// Finds the profile that an endpoint nests, among all that were read.
 pub(super) fn nest(reads: &mut [Read], faults: &super::reader::Faults) {
-    let names: Vec<String> = reads.iter().map(|read| read.profile.name.clone()).collect();
+    let mut names: HashMap<String, u32> = HashMap::new();
+    for (at, read) in (0..).zip(reads.iter()) {
+        names.entry(read.profile.name.clone()).or_insert(at);
+    }
     for read in reads.iter_mut() {
         for (at, child) in std::mem::take(&mut read.nested) {
             let (Some(endpoint), Some(site)) =
@@ -396,10 +400,10 @@ pub(super) fn nest(reads: &mut [Read], faults: &super::reader::Faults) {
             else {
                 continue;
             };
-            match names.iter().position(|name| *name == child) {
-                Some(found) => endpoint.target = Target::Profile(ProfileId(found as u32)),
+            match names.get(&child) {
+                Some(&found) => endpoint.target = Target::Profile(ProfileId(found)),
                 None => {
-                    let hint = match nearest(&child, names.iter().map(String::as_str)) {
+                    let hint = match nearest(&child, names.keys().map(String::as_str)) {
                         Some(near) => format!("; did you mean {near:?}?"),
                         None => String::new(),
                     };

@@ -15,11 +15,16 @@ pub(super) struct Source {
     pub(super) folder: PathBuf,
     /// What it says.
     pub(super) text: String,
+    /// Where its lines begin.
+    lines: Vec<usize>,
 }
 
 impl Source {
     pub(super) fn new(path: &Path, text: String) -> Self {
+        let newlines = text.bytes().enumerate().filter(|&(_, octet)| octet == b'\n');
+        let lines = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
         Self {
+            lines,
             file: path.display().to_string().into(),
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             text,
@@ -33,12 +38,11 @@ impl Source {
     }
 
     fn position(&self, at: usize) -> (usize, usize) {
-        let octets = self.text.as_bytes();
-        let before = octets.get(..at).unwrap_or(octets);
-        let start = before.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1);
-        let line = before.iter().filter(|&&octet| octet == b'\n').count() + 1;
+        let line = self.lines.partition_point(|&start| start <= at);
+        let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let before = self.text.as_bytes().get(start..at).unwrap_or_default();
         // An offset may stand inside a character; its continuation octets are not counted.
-        let columns = before.iter().skip(start).filter(|&&octet| octet & 0xc0 != 0x80).count();
+        let columns = before.iter().filter(|&&octet| octet & 0xc0 != 0x80).count();
         (line, columns + 1)
     }
 
