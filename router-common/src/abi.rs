@@ -163,6 +163,20 @@ impl Generation {
     pub const PASS_COOKIE: u16 = 1;
     /// Queries with an NSID option (RFC 5001) pass.
     pub const PASS_NSID: u16 = 2;
+
+    /// [`Generation::ipv4`] as words in memory order.
+    #[inline(always)]
+    pub const fn ipv4_words(&self) -> &[u32; MAX_ADDRESSES] {
+        // SAFETY: same size, every bit pattern is valid, and the field is aligned to 4 (asserted below).
+        unsafe { &*(&raw const self.ipv4).cast() }
+    }
+
+    /// [`Generation::ipv6`] as words in memory order.
+    #[inline(always)]
+    pub const fn ipv6_words(&self) -> &[[u64; 2]; MAX_ADDRESSES] {
+        // SAFETY: same size, every bit pattern is valid, and the field is aligned to 8 (asserted below).
+        unsafe { &*(&raw const self.ipv6).cast() }
+    }
 }
 
 /// An owner name: one cache line, found by hash and confirmed by comparing the name itself.
@@ -389,6 +403,8 @@ const _: () = {
     assert!(size_of::<Generation>() == 16 + 8 + 24 + 4 + 4 + 64 + 256 + 32 + 96);
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
+    assert!(core::mem::offset_of!(Generation, ipv4) % 4 == 0);
+    assert!(core::mem::offset_of!(Generation, ipv6) % 8 == 0);
     assert!(core::mem::offset_of!(Generation, interfaces) == 408);
     assert!(size_of::<Generation>().is_multiple_of(8));
 };

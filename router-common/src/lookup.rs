@@ -20,6 +20,8 @@ pub struct Client {
     pub family: u8,
 }
 
+const _: () = assert!(core::mem::offset_of!(Client, octets) == 0);
+
 /// The first 64 bits of the NAT64 prefix `64:ff9b::/96` (RFC 6052).
 const NAT64: u64 = 0x0064_ff9b_0000_0000;
 
@@ -42,23 +44,23 @@ impl Client {
     /// From an address as two words in memory order, zero beyond the family's octets.
     #[inline(always)]
     pub const fn from_words(family: u8, words: [u64; 2]) -> Self {
-        let [a, b, c, d, e, f, g, h] = words[0].to_ne_bytes();
-        let [i, j, k, l, m, n, o, p] = words[1].to_ne_bytes();
-        Self { octets: [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p], family }
+        // SAFETY: same size, and every bit pattern is valid.
+        Self { octets: unsafe { core::mem::transmute::<[u64; 2], [u8; 16]>(words) }, family }
     }
 
     /// The address as two words in memory order.
     #[inline(always)]
     pub const fn words(&self) -> [u64; 2] {
-        let (high, low) = self.numbers();
-        [high.to_be(), low.to_be()]
+        // SAFETY: same size, every bit pattern is valid, and the octets are the first field of a structure
+        // that is aligned to 8.
+        unsafe { *(&raw const self.octets).cast() }
     }
 
     /// The address as two numbers, first octet highest.
     #[inline(always)]
     pub const fn numbers(&self) -> (u64, u64) {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.octets;
-        (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes([i, j, k, l, m, n, o, p]))
+        let [high, low] = self.words();
+        (u64::from_be(high), u64::from_be(low))
     }
 
     /// Folds a v4-mapped or NAT64 address, of which `known` bits are given, to the IPv4 address in it.
@@ -72,7 +74,7 @@ impl Client {
         let mapped = high == 0 && low >> 32 == 0xffff;
         let nat64 = high == NAT64 && low >> 32 == 0;
         if mapped || nat64 {
-            return (Self::ipv4((low as u32).to_be_bytes()), 96);
+            return (Self::from_words(4, [(low << 32).to_be(), 0]), 96);
         }
         (self, 0)
     }

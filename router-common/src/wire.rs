@@ -93,6 +93,9 @@ pub const MIN_PIECE: u32 = 12;
 
 /// A one's-complement sum (RFC 1071) being added up, in the order of memory: 16-bit words are added as
 /// they lie in memory, and the folded sum is stored as it is.
+///
+/// Nothing is folded before the end: each word of eight octets adds less than 2³³, so sums of up to 2²²
+/// words can be added to each other, and shifted, without an overflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sum(u64);
 
@@ -121,21 +124,21 @@ impl Sum {
     /// Adds another sum.
     #[inline(always)]
     pub const fn add_sum(self, other: Self) -> Self {
-        Self(self.0 + other.fold() as u64)
+        Self(self.0 + other.0)
     }
 
     /// Adds the sum of a part that was summed from an even offset but stands at `offset`: at an odd one
     /// its octets change places, which is a multiplication by 2⁸ (RFC 1071 §2, byte order independence).
     #[inline(always)]
     pub const fn add_part(self, part: Self, offset: u32) -> Self {
-        Self(self.0 + ((part.fold() as u64) << ((offset & 1) * 8)))
+        Self(self.0 + (part.0 << ((offset & 1) * 8)))
     }
 
     /// The sum in 16 bits, in the order of memory. 0 only when nothing but zeros was added.
     #[inline(always)]
     pub const fn fold(self) -> u16 {
         let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
-        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
         let sum = (sum & 0xffff) + (sum >> 16);
         ((sum & 0xffff) + (sum >> 16)) as u16
     }

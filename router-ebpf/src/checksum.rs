@@ -3,13 +3,10 @@
 use aya_ebpf::bindings::xdp_md;
 use router_common::wire::{MAX_QUERY, Sum, UDP_HEADER};
 
-use crate::packet::Packet;
+use crate::packet::{Packet, opaque};
 
 /// What [`sum_range`] returns when the range is not in the packet.
 const UNREADABLE: u32 = u32::MAX;
-
-/// Octets summed in one step.
-const STEP: u32 = 16;
 
 /// Sum of a UDP datagram, 8..=[`MAX_QUERY`] + 8 octets from `offset` on; `None` when it is not in the
 /// packet.
@@ -35,30 +32,34 @@ pub fn sum_datagram(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
 pub unsafe extern "C" fn sum_range(context: *mut xdp_md, offset: u32, len: u32) -> u32 {
     // SAFETY: the caller's promise.
     let packet = unsafe { Packet::new(context) };
-    if len < UDP_HEADER || len > UDP_HEADER + MAX_QUERY {
-        return UNREADABLE;
+    match sum(&packet, offset, len) {
+        Some(sum) => u32::from(sum.fold()),
+        None => UNREADABLE,
     }
+}
+
+#[inline(always)]
+fn sum(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
+    let mut left = opaque(len as usize);
+    if left > (UDP_HEADER + MAX_QUERY) as usize {
+        return None;
+    }
+    let mut cursor = packet.cursor(offset)?;
     let mut sum = Sum::ZERO;
-    let mut at = 0;
-    while at < UDP_HEADER + MAX_QUERY {
-        if at + STEP > len {
-            break;
-        }
-        let Some(octets) = packet.at::<{ STEP as usize }>(offset.wrapping_add(at)) else { return UNREADABLE };
+    while left >= 16 {
+        let octets = cursor.next::<16>()?;
         sum = sum.add(octets.u64::<0>()).add(octets.u64::<8>());
-        at += STEP;
+        left = opaque(left - 16);
     }
-    let mut rest = len & (STEP - 1);
-    if rest >= 8 {
-        let Some(octets) = packet.at::<8>(offset.wrapping_add(len & !(STEP - 1))) else { return UNREADABLE };
-        sum = sum.add(octets.u64::<0>());
-        rest -= 8;
+    if left >= 8 {
+        sum = sum.add(cursor.next::<8>()?.u64::<0>());
+        left -= 8;
     }
-    if rest > 0 {
+    if left > 0 {
         // The last octets are the upper ones of the word that ends where they end; the shift drops those
         // before them, which were added already.
-        let Some(octets) = packet.at::<8>(offset.wrapping_add(len - 8)) else { return UNREADABLE };
-        sum = sum.add(octets.u64::<0>() >> (64 - 8 * rest));
+        let last = packet.before::<8>(offset.wrapping_add(len))?.u64::<0>();
+        sum = sum.add(last >> (64 - 8 * left));
     }
-    u32::from(sum.fold())
+    Some(sum)
 }

@@ -6,6 +6,7 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 mod checksum;
+mod clock;
 mod maps;
 mod packet;
 mod parse;
@@ -73,7 +74,7 @@ fn try_answer(packet: Packet) -> Result<Verdict, Verdict> {
     let generation = half.generation().ok_or(BROKEN)?;
     let scratch = Scratch::get().ok_or(BROKEN)?;
     let headers = parse::read(&packet, generation, scratch)?;
-    let stale = tables::is_stale(control);
+    let stale = scratch.clock.is_stale(control);
     if stale && control.flags() & Control::STALE_PASS != 0 {
         return Err(Verdict::Pass(Counter::PassStale));
     }

@@ -77,6 +77,14 @@ impl Packet {
         self.window(self.start() + offset)
     }
 
+    /// The `N` octets before `end`; `None` when they are not all in the first buffer.
+    ///
+    /// Not a step back from a pointer: the verifier wants offsets, not pointers, to be subtracted from.
+    #[inline(always)]
+    pub fn before<const N: usize>(&self, end: u32) -> Option<Window<'_, N>> {
+        self.at(end.wrapping_sub(N as u32))
+    }
+
     #[inline(always)]
     fn window<const N: usize>(&self, address: usize) -> Option<Window<'_, N>> {
         // The bound must be seen on the very register that is accessed.
@@ -88,22 +96,79 @@ impl Packet {
         Some(Window { address, packet: PhantomData })
     }
 
+    /// A walk that begins at `offset`.
+    #[inline(always)]
+    pub fn cursor(&self, offset: u32) -> Option<Cursor<'_>> {
+        let offset = opaque(offset as usize);
+        if offset > MAX_OFFSET {
+            return None;
+        }
+        Some(Cursor { address: opaque(self.start() + offset), end: self.end(), packet: PhantomData })
+    }
+
     /// Makes the packet `len` octets long. When that fails it is as it was, and given back.
     ///
-    /// Only for packets in one buffer: the tail of others is elsewhere.
+    /// That fails, too, for a packet in several buffers, whose tail is elsewhere.
     #[inline(always)]
     pub fn resize(self, len: u32) -> Result<Self, Self> {
         let now = self.len();
-        // SAFETY: the context is the kernel's.
-        if unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
+        let delta = len.wrapping_sub(now) as i32;
+        if delta <= 0 {
+            // What is cut off cannot be brought back, so the buffers are counted before.
+            // SAFETY: the context is the kernel's.
+            if unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
+                return Err(self);
+            }
+            if delta == 0 {
+                return Ok(self);
+            }
+        }
+        // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
+        if unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
             return Err(self);
         }
-        let delta = len as i32 - now as i32;
-        // SAFETY: as above; every window borrowed `self` and is gone.
-        if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
+        if self.len() != len {
+            // Another buffer has grown.
+            // SAFETY: as above.
+            unsafe { bpf_xdp_adjust_tail(self.context, -delta) };
             return Err(self);
         }
         Ok(self)
+    }
+}
+
+/// A walk over the packet.
+#[derive(Clone, Copy)]
+pub struct Cursor<'p> {
+    address: usize,
+    end: usize,
+    packet: PhantomData<&'p Packet>,
+}
+
+impl<'p> Cursor<'p> {
+    /// The next `N` octets; `None` when they are not all there.
+    #[inline(always)]
+    pub fn next<const N: usize>(&mut self) -> Option<Window<'p, N>> {
+        let address = self.address;
+        if address + N > self.end {
+            return None;
+        }
+        self.address = opaque(address + N);
+        Some(Window { address, packet: PhantomData })
+    }
+
+    /// The `N` octets at `index`, at most 255, from where the walk is.
+    #[inline(always)]
+    pub fn at<const N: usize>(self, index: usize) -> Option<Window<'p, N>> {
+        let index = opaque(index);
+        if index > 0xff {
+            return None;
+        }
+        let address = opaque(self.address + index);
+        if address + N > self.end {
+            return None;
+        }
+        Some(Window { address, packet: PhantomData })
     }
 }
 
@@ -135,6 +200,8 @@ macro_rules! access {
                         options(nostack, readonly, preserves_flags),
                     );
                 }
+                // SAFETY: that is what a load of this width does.
+                unsafe { core::hint::assert_unchecked(value <= <$type>::MAX as u64) };
                 value as $type
             }
             #[cfg(not(target_arch = "bpf"))]
@@ -182,9 +249,10 @@ impl<const N: usize> Window<'_, N> {
 }
 
 /// Hides where a number comes from. The compiler would compute the same one twice, once for the check and
-/// once for the access, and the verifier would not see that they are equal.
+/// once for the access, and the verifier would not see that they are equal. And it would count a loop's
+/// rounds in another way than by the condition that is written, of which the verifier knows the bound.
 #[inline(always)]
-fn opaque(number: usize) -> usize {
+pub fn opaque(number: usize) -> usize {
     #[cfg(target_arch = "bpf")]
     {
         let mut number = number;

@@ -10,7 +10,7 @@ use router_common::wire::{
     UDP_HEADER, max_payload, pseudo_header, reply_flags, reply_opt,
 };
 
-use crate::packet::Packet;
+use crate::packet::{Cursor, Packet, opaque};
 use crate::parse::Headers;
 use crate::scratch::Scratch;
 use crate::tables::Half;
@@ -64,7 +64,11 @@ pub fn write(
                 write_piece(&packet, &plan, cell)
             }
         })
-        .and_then(|()| write_opt(&packet, &plan));
+        .and_then(|()| {
+            // Each way out of the loops above knows another length of the piece.
+            let at = scratch.forget(plan.piece + plan.piece_len);
+            write_opt(&packet, &plan, at)
+        });
     if written.is_none() {
         return Err(Verdict::Abort(Counter::AbortReply));
     }
@@ -98,26 +102,26 @@ fn plan(
 
     let edns = scratch.edns;
     let mut opt = ([0; OPT_WORDS], 0);
-    if edns.present {
-        let ecs = (edns.ecs_family != 0).then(|| Ecs {
-            family: edns.ecs_family,
+    if edns.is_present() {
+        let ecs = (edns.ecs_family() != 0).then(|| Ecs {
+            family: edns.ecs_family(),
             source: scratch.query.ecs_len,
             scope: if scratch.query.has_ecs { hit.scope } else { 0 },
             address: scratch.query.ecs.words(),
         });
-        opt = reply_opt(generation.edns_size, edns.dnssec_ok, ecs);
+        opt = reply_opt(generation.edns_size, edns.dnssec_ok(), ecs);
     }
 
     let question_tail = DNS_HEADER + name_len;
     let piece = question_tail + QUESTION_TAIL;
     let opt_at = piece + piece_len;
     let payload = opt_at + opt.1;
-    if payload > u32::from(max_payload(edns.present, edns.payload, generation.edns_size)) {
+    if payload > u32::from(max_payload(edns.is_present(), edns.payload(), generation.edns_size)) {
         return Err(Verdict::Pass(Counter::PassTooBig));
     }
     let udp_len = (UDP_HEADER + payload) as u16;
     let flags = reply_flags(headers.flags);
-    let additional = u16::from(edns.present);
+    let additional = u16::from(edns.is_present());
 
     let kind = if scratch.query.aaaa { TYPE_AAAA } else { TYPE_A };
     let kind = Sum::ZERO.add_number(kind).add_number(CLASS_IN);
@@ -207,11 +211,11 @@ fn write_headers(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -
 /// Writes a piece that its cell holds.
 #[inline(always)]
 fn write_piece(packet: &Packet, plan: &Plan, cell: &Cell) -> Option<()> {
-    let mut writer = Writer::new(plan.piece, plan.piece_len);
+    let mut writer = Writer::new(packet, plan.piece, plan.piece_len)?;
     let words = cell.piece_words();
     let mut i = 0;
     while i < words.len() && writer.left > 0 {
-        writer.word(packet, words[i])?;
+        writer.word(words[i])?;
         i += 1;
     }
     packet.at::<2>(plan.piece)?.set_u16::<0>(plan.owner);
@@ -221,13 +225,13 @@ fn write_piece(packet: &Packet, plan: &Plan, cell: &Cell) -> Option<()> {
 /// Writes a piece that stands in lines.
 #[inline(always)]
 fn write_lines(packet: &Packet, plan: &Plan, tables: &Half, first_line: u32) -> Option<()> {
-    let mut writer = Writer::new(plan.piece, plan.piece_len);
+    let mut writer = Writer::new(packet, plan.piece, plan.piece_len)?;
     let mut line = 0;
     while line < (MAX_PIECE / LINE) as u32 && writer.left > 0 {
         let words: &[u64; LINE / 8] = tables.line(first_line.wrapping_add(line)).map(Line::words)?;
         let mut i = 0;
         while i < words.len() && writer.left > 0 {
-            writer.word(packet, words[i])?;
+            writer.word(words[i])?;
             i += 1;
         }
         line += 1;
@@ -238,55 +242,56 @@ fn write_lines(packet: &Packet, plan: &Plan, tables: &Half, first_line: u32) -> 
 
 /// Writes the OPT record, when there is one.
 #[inline(always)]
-fn write_opt(packet: &Packet, plan: &Plan) -> Option<()> {
+fn write_opt(packet: &Packet, plan: &Plan, at: u32) -> Option<()> {
     let ([a, b, c, d, e], len) = plan.opt;
-    let mut writer = Writer::new(plan.piece + plan.piece_len, len);
     if len == 0 {
         return Some(());
     }
-    writer.word(packet, a.to_le())?;
-    writer.word(packet, b.to_le())?;
+    let mut writer = Writer::new(packet, at, len)?;
+    writer.word(a.to_le())?;
+    writer.word(b.to_le())?;
     if writer.left > 0 {
-        writer.word(packet, c.to_le())?;
+        writer.word(c.to_le())?;
     }
     if writer.left > 0 {
-        writer.word(packet, d.to_le())?;
+        writer.word(d.to_le())?;
     }
     if writer.left > 0 {
-        writer.word(packet, e.to_le())?;
+        writer.word(e.to_le())?;
     }
     Some(())
 }
 
 /// Writes words one after the other, and exactly as many octets as there are.
-struct Writer {
-    at: u32,
-    left: u32,
+struct Writer<'p> {
+    packet: &'p Packet,
+    end: u32,
+    cursor: Cursor<'p>,
+    left: usize,
     before: u64,
 }
 
-impl Writer {
+impl<'p> Writer<'p> {
     /// `len` is 0 or at least 8.
     #[inline(always)]
-    const fn new(at: u32, len: u32) -> Self {
-        Self { at, left: len, before: 0 }
+    fn new(packet: &'p Packet, at: u32, len: u32) -> Option<Self> {
+        Some(Self { packet, end: at.wrapping_add(len), cursor: packet.cursor(at)?, left: opaque(len as usize), before: 0 })
     }
 
     /// Writes the next word, or what is left of it: then as the upper octets of a word that ends where
     /// they end, and begins in the one before.
     #[inline(always)]
-    fn word(&mut self, packet: &Packet, word: u64) -> Option<()> {
+    fn word(&mut self, word: u64) -> Option<()> {
         if self.left >= 8 {
-            packet.at::<8>(self.at)?.set_u64::<0>(word);
-            self.at += 8;
-            self.left -= 8;
+            self.cursor.next::<8>()?.set_u64::<0>(word);
+            self.left = opaque(self.left - 8);
             self.before = word;
             return Some(());
         }
         let (before, word) = (u64::from_le(self.before), u64::from_le(word));
         let bits = 8 * self.left;
         let joined = before >> bits | word << (64 - bits);
-        packet.at::<8>(self.at.wrapping_add(self.left).wrapping_sub(8))?.set_u64::<0>(joined.to_le());
+        self.packet.before::<8>(self.end)?.set_u64::<0>(joined.to_le());
         self.left = 0;
         Some(())
     }

@@ -3,6 +3,7 @@
 use router_common::lookup::Query;
 use router_common::wire::Sum;
 
+use crate::clock::Clock;
 use crate::maps::SCRATCH;
 
 /// What the parser found.
@@ -16,22 +17,59 @@ pub struct Scratch {
     pub name_sum: Sum,
     /// The query's OPT record.
     pub edns: Edns,
+    /// See [`crate::clock`].
+    pub clock: Clock,
     /// See [`forget`].
     forgotten: u32,
 }
 
-/// What the reply must know of the query's OPT record.
+/// What the reply must know of the query's OPT record, in one word so that it is written at once.
+///
+/// Bits 0..16 UDP payload size that the client takes, 16..32 FAMILY of the Client Subnet option (0 = there
+/// is none), 32 whether there is an OPT record, 33 DO.
 #[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Edns {
+#[repr(transparent)]
+pub struct Edns(u64);
+
+impl Edns {
+    /// No OPT record.
+    pub const NONE: Self = Self(0);
+
+    /// An OPT record without a Client Subnet option.
+    #[inline(always)]
+    pub const fn new(payload: u16, dnssec_ok: bool) -> Self {
+        Self(payload as u64 | 1 << 32 | (dnssec_ok as u64) << 33)
+    }
+
+    /// With a Client Subnet option.
+    #[inline(always)]
+    pub const fn with_ecs(self, family: u16) -> Self {
+        Self(self.0 | (family as u64) << 16)
+    }
+
     /// UDP payload size that the client takes.
-    pub payload: u16,
+    #[inline(always)]
+    pub const fn payload(self) -> u16 {
+        self.0 as u16
+    }
+
     /// FAMILY of the Client Subnet option; 0 = there is none.
-    pub ecs_family: u16,
+    #[inline(always)]
+    pub const fn ecs_family(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
     /// Whether there is an OPT record.
-    pub present: bool,
+    #[inline(always)]
+    pub const fn is_present(self) -> bool {
+        self.0 >> 32 != 0
+    }
+
     /// DO.
-    pub dnssec_ok: bool,
+    #[inline(always)]
+    pub const fn dnssec_ok(self) -> bool {
+        self.0 >> 33 != 0
+    }
 }
 
 impl Scratch {

@@ -98,12 +98,7 @@ fn read_opt(
     if options_end > end {
         return Err(Counter::PassOpt);
     }
-    scratch.edns = Edns {
-        payload: opt.number::<3>(),
-        ecs_family: 0,
-        present: true,
-        dnssec_ok: opt.number::<7>() & EDNS_DO != 0,
-    };
+    scratch.edns = Edns::new(opt.number::<3>(), opt.number::<7>() & EDNS_DO != 0);
     read_options(packet, scratch, body, options_end, flags)?;
     if options_end != end {
         return Err(Counter::PassTrailing);
@@ -150,7 +145,7 @@ fn read_options(
 /// Reads the Client Subnet option whose `len` octets stand at `body`.
 #[inline(always)]
 fn read_ecs(packet: &Packet, scratch: &mut Scratch, body: u32, len: u32) -> Result<(), Counter> {
-    if scratch.edns.ecs_family != 0 || len < ECS_HEADER {
+    if scratch.edns.ecs_family() != 0 || len < ECS_HEADER {
         return Err(Counter::PassEcs);
     }
     let header = packet.at::<{ ECS_HEADER as usize }>(body).ok_or(Counter::PassEcs)?;
@@ -176,7 +171,7 @@ fn read_ecs(packet: &Packet, scratch: &mut Scratch, body: u32, len: u32) -> Resu
             address[1] = last.to_le();
         }
     }
-    scratch.edns.ecs_family = family;
+    scratch.edns = scratch.edns.with_ecs(family);
     scratch.query.has_ecs = source > 0;
     scratch.query.ecs_len = source;
     scratch.query.ecs = Client::from_words(if family == ECS_IPV4 { 4 } else { 6 }, address);

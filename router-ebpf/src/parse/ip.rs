@@ -110,7 +110,7 @@ fn read_ipv6(packet: &Packet, generation: &Generation, offset: u32) -> Result<Ip
 fn is_service_ipv4(generation: &Generation, address: u32) -> bool {
     let mut i = 0;
     while i < MAX_ADDRESSES && i < generation.ipv4_count as usize {
-        if u32::from_ne_bytes(generation.ipv4[i]) == address {
+        if generation.ipv4_words()[i] == address {
             return true;
         }
         i += 1;
@@ -122,7 +122,7 @@ fn is_service_ipv4(generation: &Generation, address: u32) -> bool {
 fn is_service_ipv6(generation: &Generation, address: [u64; 2]) -> bool {
     let mut i = 0;
     while i < MAX_ADDRESSES && i < generation.ipv6_count as usize {
-        if Client::ipv6(generation.ipv6[i]) == Client::from_words(6, address) {
+        if generation.ipv6_words()[i] == address {
             return true;
         }
         i += 1;

@@ -134,7 +134,7 @@ fn read_question(
         _ => return Err(Verdict::Pass(Counter::PassType)),
     };
     scratch.query.has_ecs = false;
-    scratch.edns = Edns { payload: 0, ecs_family: 0, present: false, dnssec_ok: false };
+    scratch.edns = Edns::NONE;
     if additional == 1 {
         return edns::read(packet, scratch, after, end, generation);
     }
