@@ -263,8 +263,14 @@ fn netns_the_usual_tools_are_answered() {
                 let output = pair.client.sh(&format!("{tool} @{server} {arguments}"));
                 let after = agent.status(&pair.server);
                 for words in *holds {
+                    // kdig asks in lower case whatever it is told.
+                    let words = if tool == "kdig" {
+                        words.replace("wWw.GsLb.TeSt", "www.gslb.test")
+                    } else {
+                        words.to_string()
+                    };
                     assert!(
-                        output.contains(words),
+                        output.contains(&words),
                         "{tool} @{server} {arguments}: no {words:?} in\n{output}"
                     );
                 }

@@ -83,7 +83,7 @@ fn netns_over_the_wire() {
         return;
     }
     let mut laboratory = Laboratory::new();
-    assert!(run(|snapshot, ask| ask(&mut laboratory.serve(snapshot)?)) >= 60);
+    assert!(run(|snapshot, ask| ask(&mut laboratory.serve(snapshot)?)) >= 58);
 }
 
 /// Changes an expectation so that it cannot be met.
