@@ -30,7 +30,7 @@ use crate::tables::Half;
 
 /// The program. Its name is [`router_common::abi::PROGRAM`].
 #[xdp(frags)]
-pub fn xroute(context: XdpContext) -> u32 {
+fn xroute(context: XdpContext) -> u32 {
     // SAFETY: the context is the kernel's.
     let packet = unsafe { Packet::new(context.ctx) };
     match answer(packet) {
