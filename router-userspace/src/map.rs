@@ -36,7 +36,7 @@ pub struct MappedAddress {
     pub entry: String,
     /// Whether it is in a block for special use (RFC 7871 §11.3) of which nothing is known.
     pub special: bool,
-    /// What profiles that look at clients make of it, in file order.
+    /// What profiles that tell clients apart make of it, in file order.
     pub profiles: Vec<MappedProfile>,
     /// Such profiles beyond those shown.
     pub profiles_left_out: usize,
@@ -196,7 +196,7 @@ impl fmt::Display for MappedAddress {
             writeln!(f, "  {heading:<11} {region} {milliseconds} ms")?;
         }
         if self.profiles.is_empty() {
-            writeln!(f, "  no profile looks at clients")?;
+            writeln!(f, "  no profile tells clients apart")?;
         }
         for profile in &self.profiles {
             write!(f, "  profile {} ({})", profile.profile, profile.method)?;
