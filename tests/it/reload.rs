@@ -296,6 +296,81 @@ ttl = 30
     agent.terminate();
 }
 
+/// A zone file that is a pipe makes a reload last as long as the test wants.
+#[test]
+fn netns_verdicts_count_while_a_generation_is_made() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let zone = folder.path().join("static.zone");
+    let records = "$TTL 60\n@ IN SOA ns1.example.net. h.example.net. 1 2 3 4 5\n@ IN NS ns1.example.net.\n";
+    std::fs::write(&zone, records).expect("writable");
+    let text = |ttl: u32| {
+        let profile = format!(
+            r#"
+[[zone]]
+name = "static.test"
+file = "static.zone"
+[[profile]]
+name = "www"
+names = ["www.gslb.test"]
+method = "priority"
+ttl = {ttl}
+  [profile.monitor]
+  protocol = "tcp"
+  port = 8080
+  interval = "1s"
+  timeout = "500ms"
+  sample_size = 2
+  successful_samples = 2
+  [[profile.endpoint]]
+  name = "a"
+  address = ["127.0.0.2"]
+  [[profile.endpoint]]
+  name = "b"
+  address = ["127.0.0.3"]
+"#
+        );
+        configuration(folder.path(), "", &profile)
+    };
+    write(folder.path(), &text(10));
+    let listen = |address: &str| pair.server.run(|| TcpListener::bind((address, 8080)).expect("a free port"));
+    let (a, _b) = (listen("127.0.0.2"), listen("127.0.0.3"));
+    let mut agent = Agent::start(&pair.server, folder.path(), &[]);
+    agent.wait_for("verdict www/a online");
+    assert_eq!(dig(&pair, "www.gslb.test"), Some(([127, 0, 0, 2], 10)));
+
+    let pipe = || {
+        std::fs::remove_file(&zone).expect("there");
+        pair.server.sh(&format!("mkfifo {}", zone.display()));
+    };
+    pipe();
+    write(folder.path(), &text(20));
+    let mut command = agent.command(&pair.server, &["reload"]);
+    let mut reloading = command.stdout(Stdio::null()).spawn().expect("xroute starts");
+    eventually("the reload", || agent.status(&pair.server)["reloading"] == true);
+    drop(a);
+    agent.wait_for("verdict www/a degraded");
+    eventually("the verdict in the old generation", || {
+        dig(&pair, "www.gslb.test") == Some(([127, 0, 0, 3], 10))
+    });
+    assert!(reloading.try_wait().expect("a child").is_none(), "the reload waits for its file");
+    std::fs::write(&zone, records).expect("the agent reads");
+    assert!(reloading.wait().expect("it ends").success());
+    assert_eq!(dig(&pair, "www.gslb.test"), Some(([127, 0, 0, 3], 20)), "and in the new one");
+
+    // The end does not wait for a generation that is being made, and tells who waits for it.
+    pipe();
+    let mut command = agent.command(&pair.server, &["reload"]);
+    let reloading = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("xroute starts");
+    eventually("the reload", || agent.status(&pair.server)["reloading"] == true);
+    agent.terminate();
+    let output = reloading.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 const NEAREST: &str = r#"
 [latency]
 table = "latency.csv"
@@ -494,6 +569,12 @@ fn netns_no_query_is_lost_and_no_answer_mixes_generations() {
         }
         scope.spawn(|| pair.client.run(by_tcp));
         more(20);
+        let program = || {
+            let shown = pair.server.sh(&format!("ip -details link show {}", Pair::SERVER));
+            let id = shown.split("prog/xdp id ").nth(1).and_then(|rest| rest.split(' ').next());
+            id.expect("a program is attached").to_owned()
+        };
+        let first = program();
         for number in 1..=RELOADS {
             write(folder.path(), &texts[(number % 2) as usize]);
             epoch.0.store(number * 2 - 1, Ordering::SeqCst);
@@ -515,6 +596,7 @@ fn netns_no_query_is_lost_and_no_answer_mixes_generations() {
             }
             eventually("the end of all reloads", || agent.status(&pair.server)["reloading"] == false);
             more(20);
+            assert_ne!(program(), first, "the second generation outgrows the maps of the first");
         }
         stop.store(true, Ordering::Relaxed);
     });
