@@ -8,4 +8,5 @@ mod datapath;
 mod examples;
 mod packets;
 mod refuse;
+mod reload;
 mod zonefile;
