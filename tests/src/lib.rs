@@ -5,6 +5,7 @@
 //! Each scenario is run on each subject.
 
 pub mod agent;
+pub mod bench;
 pub mod decide;
 pub mod exact;
 pub mod kernel;
