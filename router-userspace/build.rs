@@ -10,6 +10,9 @@ use std::process::Command;
 /// Directory of the BPF toolchain; default `$XDG_CACHE_HOME/xroute/tools`.
 const TOOLS: &str = "XROUTE_TOOLS";
 
+/// Name of the toolchain that is not rustup's.
+const SYSTEM: &str = "system";
+
 /// What cargo and rustup hand to a build script and would make the inner cargo build for the host, with
 /// the host's compiler or the host's flags.
 const NOT_FOR_BPF: &[&str] = &[
@@ -67,7 +70,14 @@ fn build() -> Result<(), Box<dyn Error>> {
     }
 
     let target_dir = target_directory(&out).join("bpf");
-    let mut cargo = Command::new("rustup");
+    // Debian's compiler on a machine without rustup.
+    let mut cargo = if toolchain == SYSTEM {
+        Command::new("/usr/bin/cargo")
+    } else {
+        let mut cargo = Command::new("rustup");
+        cargo.args(["run", &toolchain, "cargo"]);
+        cargo
+    };
     for name in NOT_FOR_BPF {
         cargo.env_remove(name);
     }
@@ -84,7 +94,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     let flags = [&format!("--cfg=bpf_target_arch=\"{arch}\""), "-Cdebuginfo=2", "-Clink-arg=--btf"];
     cargo
-        .args(["run", &toolchain, "cargo", "build", "--quiet", "--locked", "-Z", "build-std=core"])
+        .args(["build", "--quiet", "--locked", "-Z", "build-std=core"])
         .args(["--package", "router-ebpf", "--release", "--target", "bpfel-unknown-none"])
         .arg("--target-dir")
         .arg(&target_dir)
@@ -97,7 +107,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         .env("CARGO_PROFILE_RELEASE_LTO", "false")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     let output = cargo.output().map_err(|error| {
-        format!("`rustup run {toolchain} cargo` did not start ({error}): run `cargo xtask setup`")
+        format!("cargo of toolchain `{toolchain}` did not start ({error}): run `cargo xtask setup`")
     })?;
     if !output.status.success() {
         eprintln!("{}", String::from_utf8_lossy(&output.stderr));

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 
 use aya_ebpf::bindings::xdp_md;
-use aya_ebpf::helpers::{bpf_xdp_adjust_tail, bpf_xdp_get_buff_len};
+use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_tail, bpf_xdp_get_buff_len};
 
 /// Offsets beyond this are refused before they meet a pointer: the verifier wants to know that an offset
 /// is small. The largest one that can be needed is two VLAN tags, IPv6, UDP and the largest reply.
@@ -134,6 +134,21 @@ impl Packet {
             return Err(self);
         }
         Ok(self)
+    }
+}
+
+impl Packet {
+    /// Puts `by` octets of anything in front. When that fails the packet is as it was, and given back.
+    ///
+    /// That fails, too, for a packet in several buffers, whose end is elsewhere.
+    #[inline(always)]
+    pub fn grow_at_head(self, by: u32) -> Result<Self, Self> {
+        // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
+        let moved = unsafe {
+            bpf_xdp_get_buff_len(self.context) == u64::from(self.len())
+                && bpf_xdp_adjust_head(self.context, (by as i32).wrapping_neg()) == 0
+        };
+        if moved { Ok(self) } else { Err(self) }
     }
 }
 

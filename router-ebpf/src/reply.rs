@@ -10,6 +10,7 @@ use router_common::wire::{
     UDP_HEADER, max_payload, pseudo_header, reply_flags, reply_opt,
 };
 
+use crate::headroom::{self, Refused};
 use crate::packet::{Cursor, Packet, opaque};
 use crate::parse::Headers;
 use crate::scratch::Scratch;
@@ -55,7 +56,14 @@ pub fn write(
         return Err(Verdict::Pass(Counter::PassBroken));
     }
     let len = headers.udp + u32::from(plan.udp_len);
-    let Ok(packet) = packet.resize(len) else { return Err(Verdict::Pass(Counter::PassNoRoom)) };
+    let packet = match packet.resize(len) {
+        Ok(packet) => packet,
+        Err(packet) => match headroom::grow(packet, len, plan.piece) {
+            Ok(packet) => packet,
+            Err(Refused::Unchanged) => return Err(Verdict::Pass(Counter::PassNoRoom)),
+            Err(Refused::Spoilt) => return Err(Verdict::Abort(Counter::AbortReply)),
+        },
+    };
     let written = write_headers(&packet, headers, cell, &plan)
         .and_then(|()| {
             if plan.piece_len > INLINE_PIECE as u32 {
@@ -275,7 +283,13 @@ impl<'p> Writer<'p> {
     /// `len` is 0 or at least 8.
     #[inline(always)]
     fn new(packet: &'p Packet, at: u32, len: u32) -> Option<Self> {
-        Some(Self { packet, end: at.wrapping_add(len), cursor: packet.cursor(at)?, left: opaque(len as usize), before: 0 })
+        Some(Self {
+            packet,
+            end: at.wrapping_add(len),
+            cursor: packet.cursor(at)?,
+            left: opaque(len as usize),
+            before: 0,
+        })
     }
 
     /// Writes the next word, or what is left of it: then as the upper octets of a word that ends where

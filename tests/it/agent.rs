@@ -1,6 +1,7 @@
 //! The agent as an operator runs it: killed, started again, ended; endpoints that fail; the usual tools.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use router_tests::agent::{Agent, binary, eventually};
 use router_tests::netns::{Namespace, Pair, need_netns};
-use router_tests::packet::Query;
+use router_tests::packet::{Frame, Query};
 
 /// A configuration with one profile over two endpoints that are TCP listeners of the server's namespace.
 fn configure(folder: &Path, interfaces: &str) {
@@ -263,8 +264,14 @@ fn netns_the_usual_tools_are_answered() {
                 let output = pair.client.sh(&format!("{tool} @{server} {arguments}"));
                 let after = agent.status(&pair.server);
                 for words in *holds {
+                    // kdig asks in lower case whatever it is told.
+                    let words = if tool == "kdig" {
+                        words.replace("wWw.GsLb.TeSt", "www.gslb.test")
+                    } else {
+                        words.to_string()
+                    };
                     assert!(
-                        output.contains(words),
+                        output.contains(&words),
                         "{tool} @{server} {arguments}: no {words:?} in\n{output}"
                     );
                 }
@@ -279,26 +286,102 @@ fn netns_the_usual_tools_are_answered() {
     }
 
     // What the wire shows to somebody else: tcpdump names bad checksums.
-    let capture = folder.path().join("capture.pcap");
+    let shown = captured(&pair, folder.path(), "src port 53", &mut || {
+        pair.client
+            .sh(&format!("dig +nocookie @{ipv4} www.gslb.test; dig +nocookie @{ipv6} office.gslb.test AAAA"));
+    });
+    assert!(shown.contains("udp sum ok"), "{shown}");
+    assert!(!shown.contains("bad"), "{shown}");
+    agent.terminate();
+}
+
+/// What `tcpdump -e -vv` shows of packets on the client's interface while something is done again and again.
+fn captured(pair: &Pair, folder: &Path, filter: &str, doing: &mut dyn FnMut()) -> String {
+    let capture = folder.join("capture.pcap");
     let mut tcpdump = pair
         .client
         .command("tcpdump")
-        .args(["-i", Pair::CLIENT, "-U", "-w", capture.to_str().expect("text"), "src", "port", "53"])
+        .args(["-i", Pair::CLIENT, "-U", "-w", capture.to_str().expect("text")])
+        .args(filter.split(' '))
         .stderr(std::process::Stdio::null())
         .spawn()
         .expect("tcpdump starts");
     eventually("a capture", || capture.exists());
-    eventually("captured replies", || {
-        pair.client
-            .sh(&format!("dig +nocookie @{ipv4} www.gslb.test; dig +nocookie @{ipv6} office.gslb.test AAAA"));
+    eventually("captured packets", || {
+        doing();
         std::fs::metadata(&capture).is_ok_and(|file| file.len() > 400)
     });
     tcpdump.kill().expect("it runs");
     tcpdump.wait().expect("it ends");
-    let shown = pair.client.sh(&format!("tcpdump -vv -n -r {} 2>&1", capture.display()));
-    assert!(shown.contains("udp sum ok"), "{shown}");
+    pair.client.sh(&format!("tcpdump -e -vv -n -r {} 2>&1", capture.display()))
+}
+
+/// A tagged query as a host with a VLAN interface sends it. The kernel here need not know VLANs: the frame
+/// is sent as it is.
+#[test]
+fn netns_a_vlan_is_answered_with_its_tag() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    configure(folder.path(), "\"xr0\"");
+    let agent = Agent::start(&pair.server, folder.path(), &[]);
+    let mac = |namespace: &Namespace, interface: &str| -> [u8; 6] {
+        let text = namespace.sh(&format!("ip -o link show {interface}"));
+        let address = text.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        let octets: Vec<u8> = address
+            .expect("an address")
+            .split(':')
+            .map(|octet| u8::from_str_radix(octet, 16).expect("hex"))
+            .collect();
+        octets.try_into().expect("six octets")
+    };
+    let (server, client) = (mac(&pair.server, Pair::SERVER), mac(&pair.client, Pair::CLIENT));
+    let address = |text: &str| text.parse().expect("an IPv4 address");
+    let query = Query::new("office.gslb.test", 1).bytes();
+    let mut frame =
+        Frame::ipv4(address(Pair::CLIENT_ADDRESSES[0]), address(Pair::SERVER_ADDRESSES[0]), query);
+    (frame.to, frame.from, frame.tags) = (server, client, vec![(0x8100, 5)]);
+    let frame = frame.bytes();
+    let shown = captured(&pair, folder.path(), "vlan 5 and src port 53", &mut || {
+        pair.client.run(|| send_frame(Pair::CLIENT, &frame).expect("the frame is sent"));
+    });
+    assert!(
+        shown.contains("vlan 5") && shown.contains("192.0.2.2") && shown.contains("udp sum ok"),
+        "{shown}"
+    );
     assert!(!shown.contains("bad"), "{shown}");
     agent.terminate();
+}
+
+/// Sends octets as a frame of the thread's network namespace.
+fn send_frame(interface: &str, frame: &[u8]) -> std::io::Result<()> {
+    let name = std::ffi::CString::new(interface)?;
+    // SAFETY: a system call without pointers.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+    if socket < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: just opened and known to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: all zero is a valid address.
+    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    to.sll_family = libc::AF_PACKET as u16;
+    // SAFETY: reads a terminated string.
+    to.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
+    // SAFETY: frame and address live beyond the call, with their sizes.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            (&raw const to).cast(),
+            size_of::<libc::sockaddr_ll>() as u32,
+        )
+    };
+    if sent < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[test]

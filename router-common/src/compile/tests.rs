@@ -187,8 +187,7 @@ fn an_alias_into_our_own_zones_is_not_followed() {
     record(&mut world.parts.zones[0], "static.x.test", rtype::A, &[192, 0, 2, 9]);
     let compiled = compiled(&world.snapshot());
     let asker = Asker { source: ip("9.9.9.9"), ecs: None };
-    let possible =
-        Sim::new(&compiled.tables).enumerate(&query(&name("www.x.test"), false, &asker)).unwrap();
+    let possible = Sim::new(&compiled.tables).enumerate(&query(&name("www.x.test"), false, &asker)).unwrap();
     let [alias] = possible.as_slice() else { panic!("{possible:?}") };
     assert_eq!((alias.kind, alias.ancount), (Cell::RECORDS, 1));
 }

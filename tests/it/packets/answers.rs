@@ -7,6 +7,9 @@ use router_tests::packet::{Checksum, Frame, Query, rtype};
 
 use super::fixture::{Builder, Fixture, SERVICE4, SERVICE6, VLANS, a, aaaa, cname, ready, standard, v4, v6};
 
+/// Its name, and what is done to good tables.
+type Damage = (&'static str, fn(&mut Builder));
+
 /// A frame of a query, over both families, untagged and with one and two tags.
 fn carried(query: &Query) -> Vec<Frame> {
     let tags = [vec![], vec![(0x8100, 0x2000 | VLANS[0])], vec![(0x88a8, VLANS[1]), (0x8100, VLANS[0])]];
@@ -343,7 +346,7 @@ fn bpf_tables_that_lead_nowhere_pass() {
         return;
     }
     let query = Query::new("www.example.test", rtype::A);
-    let broken: [(&str, fn(&mut Builder)); 6] = [
+    let broken: [Damage; 6] = [
         ("no cells", |t| t.image.answers[0] = Answer::new(0, 0, Pick::Random, 0)),
         ("cell far away", |t| t.image.answers[0] = Answer::new(1 << 30, 1, Pick::Random, 0)),
         ("answer far away", |t| t.image.owners.iter_mut().for_each(|o| o.first_answer = 1 << 30)),

@@ -9,6 +9,9 @@ use router_tests::packet::{Checksum, Frame, Query, ecs_option, rtype, wire_name}
 
 use super::fixture::{CLIENT4, CLIENT6, Fixture, SERVICE4, SERVICE6, a, standard, v4, v6};
 
+/// Its name, what is done to a good frame, and the counter that moves.
+type Case = (&'static str, fn(&mut Frame), Counter);
+
 fn www() -> Query {
     Query::new("www.example.test", rtype::A)
 }
@@ -71,7 +74,7 @@ fn bpf_link_layer() {
         return;
     }
     let fixture = Fixture::standard();
-    let cases: [(&str, fn(&mut Frame), Counter); 14] = [
+    let cases: [Case; 14] = [
         ("another MAC, last octet", |f| f.to[5] ^= 1, Counter::PassMac),
         ("another MAC, first octet", |f| f.to[0] ^= 4, Counter::PassMac),
         ("MAC of another interface", |f| f.to = [2, 9, 9, 9, 9, 9], Counter::PassMac),
@@ -99,7 +102,7 @@ fn bpf_ipv4_headers() {
         return;
     }
     let fixture = Fixture::standard();
-    let cases: [(&str, fn(&mut Frame), Counter); 20] = [
+    let cases: [Case; 20] = [
         ("options", |f| f.v4().options = vec![1, 1, 1, 0], Counter::PassIpHeader),
         ("header length 4", |f| f.v4().first = Some(0x44), Counter::PassIpHeader),
         ("version 5", |f| f.v4().first = Some(0x55), Counter::PassIpHeader),
@@ -141,7 +144,7 @@ fn bpf_ipv6_headers() {
             fixture.passed("extension header", &frame.bytes(), Counter::PassExtension);
         }
     }
-    let cases: [(&str, fn(&mut Frame), Counter); 7] = [
+    let cases: [Case; 7] = [
         ("version 4", |f| f.v6().first = 0x4000_0000, Counter::PassIpHeader),
         ("TCP", |f| f.v6().next_header = 6, Counter::PassNotDns),
         ("ICMP", |f| f.v6().next_header = 58, Counter::PassNotDns),
