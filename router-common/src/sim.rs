@@ -71,6 +71,11 @@ impl<'t> Sim<'t> {
         Self { tables, random: Mutable::new(seed) }
     }
 
+    /// What is read.
+    pub fn tables(&self) -> &'t Tables {
+        self.tables
+    }
+
     /// Hash of a query's name under the tables' key.
     pub fn hash(&self, query: &Query) -> u64 {
         hash_name(&self.tables.generation.seed, &query.name, query.name_len)

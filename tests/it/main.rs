@@ -5,6 +5,7 @@
 mod agent;
 mod cases;
 mod datapath;
+mod differential;
 mod examples;
 mod packets;
 mod refuse;
