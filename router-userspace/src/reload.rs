@@ -70,10 +70,7 @@ pub fn configuration(path: &Path, basis: &Basis) -> Result<Ready, String> {
 
 /// Reads data files anew and makes a generation of them and of the configuration that runs. A broken file
 /// does not keep the others from coming into service.
-///
-/// # Errors
-/// When what the files say does not compile.
-pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Result<Refreshed, String> {
+pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refreshed {
     let began = Instant::now();
     let mut geography = (*basis.geography).clone();
     let mut latency = (*basis.latency).clone();
@@ -91,11 +88,22 @@ pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Resul
         }
     }
     if loaded.is_empty() {
-        return Ok(Refreshed { ready: None, broken });
+        return Refreshed { ready: None, broken };
     }
-    let draft = basis.with_views(geography, latency).map_err(|refused| refused.to_string())?;
-    let ready = Ready { draft, warnings: Vec::new(), loaded, took: began.elapsed() };
-    Ok(Refreshed { ready: Some(ready), broken })
+    match basis.with_views(geography, latency) {
+        Ok(draft) => {
+            let ready = Ready { draft, warnings: Vec::new(), loaded, took: began.elapsed() };
+            Refreshed { ready: Some(ready), broken }
+        }
+        Err(refused) => {
+            let why = |loaded: &LoadedFeed| BrokenFeed {
+                kind: loaded.feed.kind,
+                why: prefixed(&loaded.feed.path.display().to_string(), &refused.to_string()),
+            };
+            broken.extend(loaded.iter().map(why));
+            Refreshed { ready: None, broken }
+        }
+    }
 }
 
 /// The data files of a configuration that was just read through `files`, at a time since the epoch.
@@ -205,12 +213,12 @@ monitor = "off"
         std::fs::write(&overrides.path, "10.0.0.0/8,XX-\n").expect("writable");
         let both = [latency, overrides];
         let kinds = BTreeSet::from([FeedKind::LatencyTable, FeedKind::GeoOverrides]);
-        let refreshed = feeds(&both, &kinds, &agent.basis()).expect("compiles");
+        let refreshed = feeds(&both, &kinds, &agent.basis());
         assert_eq!(refreshed.ready.expect("one is good").loaded[0].rows, 1);
         assert_eq!(refreshed.broken.len(), 1);
         assert!(refreshed.broken[0].why.contains("overrides.csv:1:12:"), "{}", refreshed.broken[0].why);
         let kinds = BTreeSet::from([FeedKind::GeoOverrides]);
-        let refreshed = feeds(&both, &kinds, &agent.basis()).expect("nothing to compile");
+        let refreshed = feeds(&both, &kinds, &agent.basis());
         assert!(refreshed.ready.is_none());
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Made {
     /// From the configuration file and all its files.
     Configuration(Result<Ready, String>),
     /// From data files, with the configuration as it runs.
-    Feeds(Result<Refreshed, String>),
+    Feeds(Refreshed),
 }
 
 /// See the module.

@@ -10,15 +10,15 @@ use router_common::view::Health;
 use tokio::sync::watch;
 
 use super::feeds::Feeds;
-use super::reloads::{Made, Reloads};
+use super::reloads::{Made, Reloads, Reply};
 use super::{LEASE, status};
-use crate::agent::{Agent, Effect, Event};
+use crate::agent::{Agent, Draft, Effect, Event};
 use crate::control::{ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
 use crate::probe::{Engine, Observed, unix_now};
-use crate::reload::Ready;
+use crate::reload::{BrokenFeed, Ready};
 
 /// See the module.
 pub(super) struct Serving {
@@ -84,7 +84,7 @@ impl Serving {
     }
 
     /// The configuration is wanted anew.
-    pub(super) fn reload(&mut self, reply: Option<super::reloads::Reply>) {
+    pub(super) fn reload(&mut self, reply: Option<Reply>) {
         self.reloads.want_configuration(reply);
         self.make_next();
     }
@@ -102,7 +102,7 @@ impl Serving {
     pub(super) fn made(&mut self, made: Made) -> anyhow::Result<()> {
         match made {
             Made::Configuration(made) => self.configuration_made(made)?,
-            Made::Feeds(Ok(refreshed)) => {
+            Made::Feeds(refreshed) => {
                 for broken in refreshed.broken {
                     self.reloads.counts.data_failed += 1;
                     self.feeds.broken(broken);
@@ -110,10 +110,6 @@ impl Serving {
                 if let Some(ready) = refreshed.ready {
                     self.feeds_made(ready)?;
                 }
-            }
-            Made::Feeds(Err(why)) => {
-                self.reloads.counts.data_failed += 1;
-                log::error!("data files: what was loaded before stays in use: {why}");
             }
         }
         self.make_next();
@@ -173,7 +169,7 @@ impl Serving {
             Err(why) => {
                 for loaded in loaded {
                     self.reloads.counts.data_failed += 1;
-                    self.feeds.broken(crate::reload::BrokenFeed { kind: loaded.feed.kind, why: why.clone() });
+                    self.feeds.broken(BrokenFeed { kind: loaded.feed.kind, why: why.clone() });
                 }
             }
         }
@@ -182,7 +178,7 @@ impl Serving {
 
     /// Fast path first, then userspace: afterwards both answer from the draft. The inner error says why the
     /// serving generation stays; the outer one is what the agent cannot go on with.
-    fn put_into_service(&mut self, mut draft: crate::agent::Draft) -> anyhow::Result<Result<(), String>> {
+    fn put_into_service(&mut self, mut draft: Draft) -> anyhow::Result<Result<(), String>> {
         tokio::task::block_in_place(|| {
             if let Err(error) = self.agent.align(&mut draft) {
                 return Ok(Err(error.to_string()));
