@@ -7,7 +7,6 @@
 
 mod checksum;
 mod clock;
-mod headroom;
 mod maps;
 mod packet;
 mod parse;
