@@ -36,7 +36,7 @@ pub struct Expected {
     pub scope: u8,
     /// The zone, whose SOA stands in negative answers; `None` is REFUSED.
     pub zone: Option<ZoneId>,
-    /// A profile decides, at exactly this name and for an address type: what the fast path is for.
+    /// A profile decides, for an address type: what the fast path is for.
     pub fast: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn expect(snapshot: &Snapshot, tuple: &Tuple) -> Option<Expected> {
             outcomes: outcomes.collect(),
             scope: found.scope,
             zone: Some(zone),
-            fast: !wildcard && matches!(asked, Asked::A | Asked::Aaaa),
+            fast: matches!(asked, Asked::A | Asked::Aaaa),
         });
     }
     let set = node.and_then(|node| node.get(&tuple.qtype));
