@@ -44,11 +44,11 @@ pub struct Expected {
 pub fn expect(snapshot: &Snapshot, tuple: &Tuple) -> Option<Expected> {
     let one = |records: Option<String>, ttl| vec![Outcome { share: Share::one(), records, ttl }];
     let plain = |rcode, outcomes, zone| Expected { rcode, outcomes, scope: 0, zone, fast: false };
-    let (zone, profile, node, wildcard) = match authority(&snapshot.model, &tuple.name) {
+    let (zone, profile, node) = match authority(&snapshot.model, &tuple.name) {
         Authority::Outside => return Some(plain(5, one(None, 0), None)),
         Authority::Absent { zone } => return Some(plain(3, one(None, 0), Some(zone))),
         Authority::Delegated { .. } | Authority::Redirected { .. } => return None,
-        Authority::Exists { zone, profile, node, wildcard } => (zone, profile, node, wildcard),
+        Authority::Exists { zone, profile, node, .. } => (zone, profile, node),
     };
     if node.is_some() && tuple.qtype == rtype::ANY {
         return None;
