@@ -73,7 +73,7 @@ fn bpf_differential_in_the_kernel() {
     }
     let worlds = Worlds::chosen(10);
     let mut tally = Tally::default();
-    let mut fast = Fast::Kernel(ProgRun::with_room(1 << 16).unwrap());
+    let mut fast = Fast::Kernel(Box::new(ProgRun::with_room(1 << 16).unwrap()));
     for &seed in &worlds.seeds {
         run(seed, &mut tally, &mut fast);
     }
@@ -109,7 +109,7 @@ enum Fast {
     /// The tables, by the shared look-up; and the server.
     Tables,
     /// The same tables in the kernel.
-    Kernel(ProgRun),
+    Kernel(Box<ProgRun>),
 }
 
 /// What was seen.
