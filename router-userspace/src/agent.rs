@@ -111,7 +111,7 @@ impl Agent {
         let mut verdicts = Vec::new();
         let mut changed = Vec::new();
         for one in observed {
-            verdicts.extend(self.monitors.observe(&one.target, &one.observation, now));
+            verdicts.extend(self.monitors.observed(one, now));
             changed.extend(self.faster_or_slower(&one.target));
         }
         if verdicts.is_empty() && changed.is_empty() {

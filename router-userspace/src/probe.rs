@@ -9,13 +9,16 @@
 //! it connects to one place, names another in `Host` and SNI (an IP address included), ends with the
 //! probe, and shows the octets that really went over it. A pooling client can do none of this.
 
+mod connect;
 mod engine;
 mod fault;
 mod http;
 mod monitors;
 mod planner;
 mod prober;
+mod program;
 mod resolve;
+mod state_file;
 mod targets;
 mod tls;
 mod transcript;
