@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::abi::{Answer, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
 use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Oracle, Snapshot};
 use crate::diff::Operation;
@@ -144,7 +144,10 @@ pub fn compile(
         entries.insert(name, entry);
     }
     let (owners, seed) = owners::place(&entries, seeds)?;
-    let generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    let mut generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    if entries.keys().any(Name::is_wildcard) {
+        generation.flags |= Generation::WILDCARDS;
+    }
     let (locations4, locations6) = locations(&snapshot.atlas);
     let tables = Tables {
         generation,

@@ -7,7 +7,6 @@
 
 mod checksum;
 mod clock;
-mod headroom;
 mod maps;
 mod packet;
 mod parse;
@@ -15,6 +14,7 @@ mod reply;
 mod scratch;
 mod stats;
 mod tables;
+mod wildcard;
 
 use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::macros::xdp;

@@ -106,49 +106,34 @@ impl Packet {
         Some(Cursor { address: opaque(self.start() + offset), end: self.end(), packet: PhantomData })
     }
 
-    /// Makes the packet `len` octets long. When that fails it is as it was, and given back.
+    /// Makes the packet `len` octets long; `end` is where its IP packet ends. When that fails the packet is
+    /// as it was.
     ///
-    /// That fails, too, for a packet in several buffers, whose tail is elsewhere.
+    /// It grows at the head: returned is by how much, which is where its old content begins now. That costs a
+    /// third of growth at the tail, which the kernel fills with zeros, and there is room: up to 256 octets
+    /// in front of every packet, while a veth copies what a local socket sends into a buffer that often ends
+    /// right behind it (`skb_pp_cow_data`, Linux 6.6 on). What does not fit there is tried at the tail.
+    ///
+    /// It fails for a packet in several buffers, whose tail is elsewhere. They are counted only when the
+    /// first does not end with the IP packet, that is, hardly ever: what may be in further ones is then no
+    /// more than padding behind the reply, too.
     #[inline(always)]
-    pub fn resize(self, len: u32) -> Result<Self, Self> {
+    pub fn resize(self, len: u32, end: u32) -> Option<(Self, u32)> {
         let now = self.len();
+        // SAFETY: the context is the kernel's.
+        if now != end && unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
+            return None;
+        }
         let delta = len.wrapping_sub(now) as i32;
-        if delta <= 0 {
-            // What is cut off cannot be brought back, so the buffers are counted before.
-            // SAFETY: the context is the kernel's.
-            if unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
-                return Err(self);
-            }
-            if delta == 0 {
-                return Ok(self);
-            }
-        }
         // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
-        if unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
-            return Err(self);
+        if delta > 0 && unsafe { bpf_xdp_adjust_head(self.context, -delta) } == 0 {
+            return Some((self, delta as u32));
         }
-        if self.len() != len {
-            // Another buffer has grown.
-            // SAFETY: as above.
-            unsafe { bpf_xdp_adjust_tail(self.context, -delta) };
-            return Err(self);
+        // SAFETY: as above.
+        if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
+            return None;
         }
-        Ok(self)
-    }
-}
-
-impl Packet {
-    /// Puts `by` octets of anything in front. When that fails the packet is as it was, and given back.
-    ///
-    /// That fails, too, for a packet in several buffers, whose end is elsewhere.
-    #[inline(always)]
-    pub fn grow_at_head(self, by: u32) -> Result<Self, Self> {
-        // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
-        let moved = unsafe {
-            bpf_xdp_get_buff_len(self.context) == u64::from(self.len())
-                && bpf_xdp_adjust_head(self.context, (by as i32).wrapping_neg()) == 0
-        };
-        if moved { Ok(self) } else { Err(self) }
+        Some((self, 0))
     }
 }
 

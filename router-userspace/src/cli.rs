@@ -13,6 +13,8 @@ use serde::Serialize;
 mod check;
 mod client;
 mod explain;
+mod map;
+mod reload;
 mod run;
 mod status;
 
@@ -36,6 +38,10 @@ enum Command {
     Check(check::Check),
     /// Say what a query would be answered with, and why.
     Explain(explain::Explain),
+    /// Load the configuration anew; done when the fast path answers from it.
+    Reload(reload::Reload),
+    /// Say what is known of a client's address, and what profiles make of it.
+    Map(map::Map),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
 }
@@ -81,6 +87,8 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run.execute(),
         Command::Check(check) => check.execute(),
         Command::Explain(explain) => explain.execute(),
+        Command::Reload(reload) => reload.execute(),
+        Command::Map(map) => map.execute(),
         Command::Status(status) => status.execute(),
     };
     match result {

@@ -82,6 +82,50 @@ impl Collector for Exposition {
             let labels = [("profile", profile.name.as_str())];
             ConstGauge::new(i64::from(profile.serving_all)).encode(family.encode_family(&labels)?)?;
         }
+        let mut family = encoder.encode_descriptor(
+            "reloads",
+            "Reloads of the configuration and of data files, by result",
+            None,
+            MetricType::Counter,
+        )?;
+        let reloads = &report.reloads;
+        for (what, result, count) in [
+            ("configuration", "ok", reloads.configuration_ok),
+            ("configuration", "failed", reloads.configuration_failed),
+            ("data", "ok", reloads.data_ok),
+            ("data", "failed", reloads.data_failed),
+        ] {
+            let labels = [("what", what), ("result", result)];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "data_file_age_seconds",
+            "Time since what is in use of a data file was read",
+            None,
+            MetricType::Gauge,
+        )?;
+        for feed in &report.data {
+            let labels = [("path", feed.path.as_str())];
+            ConstGauge::new(feed.age_seconds as i64).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "data_file_broken",
+            "1 when a data file as it is now cannot be used, and an older state of it is",
+            None,
+            MetricType::Gauge,
+        )?;
+        for feed in &report.data {
+            let labels = [("path", feed.path.as_str())];
+            ConstGauge::new(i64::from(feed.error.is_some())).encode(family.encode_family(&labels)?)?;
+        }
+        encoder
+            .encode_descriptor(
+                "generation_age_seconds",
+                "Time since the serving generation came into service",
+                None,
+                MetricType::Gauge,
+            )
+            .and_then(|metric| ConstGauge::new(report.generation_age_seconds as i64).encode(metric))?;
         encoder
             .encode_descriptor(
                 "generation",
@@ -98,17 +142,22 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::control::{EndpointReport, ProfileReport};
+    use crate::control::{EndpointReport, FeedReport, ProfileReport, ReloadCounts};
 
     #[test]
     fn outcomes_and_endpoints_are_labelled() {
         let report = StatusReport {
-            version: String::from("0"),
-            pid: 1,
-            uptime_seconds: 2,
             generation: 7,
-            listen: Vec::new(),
-            interfaces: Vec::new(),
+            generation_age_seconds: 40,
+            reloads: ReloadCounts { configuration_failed: 2, data_ok: 3, ..ReloadCounts::default() },
+            data: vec![FeedReport {
+                kind: crate::feed::FeedKind::LatencyTable,
+                path: String::from("latency.csv"),
+                rows: 2,
+                loaded_at: 0,
+                age_seconds: 9,
+                error: Some(String::from("latency.csv:1: broken")),
+            }],
             counters: BTreeMap::from([
                 (String::from("answer_records"), 5),
                 (String::from("server_nodata"), 3),
@@ -131,6 +180,7 @@ mod tests {
                     flaps: 0,
                 }],
             }],
+            ..StatusReport::default()
         };
         let text = render(&report);
         for line in [
@@ -140,6 +190,11 @@ mod tests {
             r#"xroute_endpoint_latency_seconds{profile="www",endpoint="eu1"} 0.0125"#,
             r#"xroute_profile_serving_all{profile="www"} 1"#,
             "xroute_generation 7",
+            "xroute_generation_age_seconds 40",
+            r#"xroute_reloads_total{what="configuration",result="failed"} 2"#,
+            r#"xroute_reloads_total{what="data",result="ok"} 3"#,
+            r#"xroute_data_file_age_seconds{path="latency.csv"} 9"#,
+            r#"xroute_data_file_broken{path="latency.csv"} 1"#,
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

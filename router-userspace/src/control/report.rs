@@ -5,8 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::feed::FeedKind;
+
 /// The whole status of an agent.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct StatusReport {
     /// Version of the agent.
     pub version: String,
@@ -16,6 +18,20 @@ pub struct StatusReport {
     pub uptime_seconds: u64,
     /// Serial number of the serving generation.
     pub generation: u64,
+    /// When it came into service, seconds since the epoch.
+    pub loaded_at: u64,
+    /// Seconds since then. Verdicts change a generation; they do not make it young.
+    pub generation_age_seconds: u64,
+    /// The configuration file.
+    pub config: String,
+    /// Whether a generation is being made.
+    pub reloading: bool,
+    /// Why the last reload was refused; none when the last one succeeded.
+    pub last_reload_error: Option<String>,
+    /// Reloads since the agent started.
+    pub reloads: ReloadCounts,
+    /// Data files, as they were loaded last.
+    pub data: Vec<FeedReport>,
     /// Addresses answered on.
     pub listen: Vec<String>,
     /// Interfaces with the XDP program; none = userspace server only.
@@ -24,6 +40,65 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
+}
+
+/// What came of reloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReloadCounts {
+    /// Configurations that came into service, the first not counted.
+    pub configuration_ok: u64,
+    /// Configurations that were refused.
+    pub configuration_failed: u64,
+    /// Changes of data files that came into service.
+    pub data_ok: u64,
+    /// Changes of data files that were refused.
+    pub data_failed: u64,
+}
+
+/// One data file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FeedReport {
+    /// What it holds.
+    pub kind: FeedKind,
+    /// Where it is.
+    pub path: String,
+    /// Rows of it in use: of a geo database, what the profiles can ask for.
+    pub rows: usize,
+    /// When what is in use was read, seconds since the epoch.
+    pub loaded_at: u64,
+    /// Seconds since then.
+    pub age_seconds: u64,
+    /// Why the file as it is now is not in use.
+    pub error: Option<String>,
+}
+
+/// What a reload did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// Serial number of the generation that serves now.
+    pub generation: u64,
+    /// Zones in it.
+    pub zones: usize,
+    /// Profiles in it.
+    pub profiles: usize,
+    /// Owner names in it.
+    pub names: usize,
+    /// Endpoints in it.
+    pub endpoints: usize,
+    /// What reading, compiling and installing took.
+    pub milliseconds: u64,
+    /// What is probably not meant, with file and line.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for ReloadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "generation {} serves: {} zones, {} profiles, {} names, {} endpoints; made in {} ms",
+            self.generation, self.zones, self.profiles, self.names, self.endpoints, self.milliseconds
+        )
+    }
 }
 
 /// One interface.
@@ -86,14 +161,34 @@ impl StatusReport {
 
 impl fmt::Display for StatusReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "xroute {}, pid {}, up {}", self.version, self.pid, ago(self.uptime_seconds))?;
         writeln!(
             f,
-            "xroute {}, pid {}, up {}, generation {}",
-            self.version,
-            self.pid,
-            ago(self.uptime_seconds),
-            self.generation
+            "generation {} of {}, loaded {} ago{}",
+            self.generation,
+            self.config,
+            ago(self.generation_age_seconds),
+            if self.reloading { ", another is being made" } else { "" }
         )?;
+        if let Some(why) = &self.last_reload_error {
+            writeln!(f, "the last reload was refused:")?;
+            for line in why.lines() {
+                writeln!(f, "  {line}")?;
+            }
+        }
+        for feed in &self.data {
+            writeln!(
+                f,
+                "{} {}: {} rows, loaded {} ago",
+                feed.kind,
+                feed.path,
+                feed.rows,
+                ago(feed.age_seconds)
+            )?;
+            for line in feed.error.iter().flat_map(|why| why.lines()) {
+                writeln!(f, "  not in use as it is now: {line}")?;
+            }
+        }
         writeln!(
             f,
             "listening on {}",
@@ -111,7 +206,9 @@ impl fmt::Display for StatusReport {
         }
         let fast = self.counters.get("answer_records").copied().unwrap_or(0)
             + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let server = self.counted("server_") - self.counters.get("server_truncated").copied().unwrap_or(0);
+        let beside =
+            ["server_truncated", "server_dropped"].iter().filter_map(|name| self.counters.get(*name));
+        let server = self.counted("server_").saturating_sub(beside.sum());
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;

@@ -1,0 +1,58 @@
+//! What `/v1/status` tells.
+
+use std::collections::BTreeMap;
+
+use router_common::counter::Counter;
+
+use super::serving::Serving;
+use crate::control::{InterfaceReport, StatusReport};
+use crate::datapath::{Attached, Datapath};
+use crate::probe::unix_now;
+
+/// Serial number of the serving generation.
+pub(super) fn generation(serving: &Serving) -> u64 {
+    let compiled = serving.agent.compiled().tables.generation.serial;
+    serving.datapath.as_ref().map_or(compiled, Datapath::active_generation)
+}
+
+/// Everything.
+pub(super) fn report(serving: &Serving) -> StatusReport {
+    let Serving { agent, datapath, counts, feeds, reloads, .. } = serving;
+    let now = unix_now();
+    let fast = datapath.as_ref().map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
+    let counters: BTreeMap<String, u64> = Counter::ALL
+        .iter()
+        .enumerate()
+        .map(|(i, &counter)| {
+            (counter.name().to_string(), fast.get(i).copied().unwrap_or(0) + counts.get(counter))
+        })
+        .collect();
+    StatusReport {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        pid: std::process::id(),
+        uptime_seconds: serving.started.elapsed().as_secs(),
+        generation: generation(serving),
+        loaded_at: serving.loaded_at.as_secs(),
+        generation_age_seconds: now.saturating_sub(serving.loaded_at).as_secs(),
+        config: serving.config.display().to_string(),
+        reloading: reloads.is_busy(),
+        last_reload_error: reloads.last_error.clone(),
+        reloads: reloads.counts,
+        data: feeds.reports(now),
+        listen: agent.settings().listen.iter().map(ToString::to_string).collect(),
+        interfaces: datapath
+            .as_ref()
+            .map(|datapath| datapath.interfaces().iter().map(interface).collect())
+            .unwrap_or_default(),
+        counters,
+        profiles: agent.profiles(now),
+    }
+}
+
+fn interface(attached: &Attached) -> InterfaceReport {
+    InterfaceReport {
+        name: attached.name.clone(),
+        mode: attached.mode.to_string(),
+        why_not_native: attached.why_not_native.clone(),
+    }
+}
