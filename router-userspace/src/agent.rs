@@ -20,6 +20,7 @@ use crate::settings::Server;
 
 mod draft;
 mod report;
+mod state;
 
 pub use draft::{Basis, Draft, Refused};
 

@@ -35,8 +35,6 @@ pub struct EndpointHealth {
     pub rule: WindowRule,
     /// Least time in a state.
     pub hold: Duration,
-    /// Healthy status codes.
-    pub expected_status: Vec<(u16, u16)>,
     /// State, since when, strip, last sample, last error, average latency, flaps.
     pub record: Record,
     /// Latency of the healthy ones among the last 64 probes; `None` when there is none.
@@ -47,6 +45,25 @@ pub struct EndpointHealth {
     pub trouble: Option<Arc<str>>,
     /// Endpoints, this one included, that share the target's probes.
     pub shared_by: usize,
+}
+
+/// What is worth keeping of one endpoint's health across a restart.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Its position in the model.
+    pub endpoint: EndpointId,
+    /// Name of its profile.
+    pub profile: String,
+    /// Its name in the profile.
+    pub name: String,
+    /// What is probed.
+    pub target: Arc<ProbeTarget>,
+    /// Healthy status codes.
+    pub expected_status: Vec<(u16, u16)>,
+    /// When it counts as healthy.
+    pub rule: WindowRule,
+    /// Everything its window remembers.
+    pub record: Record,
 }
 
 /// Latency percentiles (nearest rank).
@@ -212,7 +229,6 @@ impl Monitors {
             target: Arc::clone(target),
             rule: subscriber.window.rule(),
             hold: subscriber.window.hold(),
-            expected_status: subscriber.expected_status.clone(),
             record: *subscriber.window.record(),
             percentiles: watched.percentiles(&subscriber.expected_status),
             said: watched.said_at(subscriber.window.record().last_error.map(|(at, _)| at)),
@@ -221,11 +237,29 @@ impl Monitors {
         })
     }
 
-    /// What is known of every probed endpoint, in the order of the model: for status, and to be saved.
+    /// What is known of every probed endpoint, in the order of the model.
     pub fn endpoints(&self) -> Vec<EndpointHealth> {
         let mut ids: Vec<EndpointId> = self.places.keys().copied().collect();
         ids.sort();
         ids.into_iter().filter_map(|id| self.endpoint(id)).collect()
+    }
+
+    /// What is worth keeping of every probed endpoint, in the order of the model.
+    pub fn kept(&self) -> Vec<Kept> {
+        let mut kept: Vec<Kept> = Vec::with_capacity(self.places.len());
+        for (target, watched) in &self.watched {
+            kept.extend(watched.subscribers.iter().map(|subscriber| Kept {
+                endpoint: subscriber.endpoint,
+                profile: subscriber.profile.clone(),
+                name: subscriber.name.clone(),
+                target: Arc::clone(target),
+                expected_status: subscriber.expected_status.clone(),
+                rule: subscriber.window.rule(),
+                record: *subscriber.window.record(),
+            }));
+        }
+        kept.sort_unstable_by_key(|kept| kept.endpoint);
+        kept
     }
 
     /// Gives an endpoint what was saved of it, if it still watches this target and has no sample of its own.
