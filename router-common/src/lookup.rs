@@ -141,7 +141,7 @@ pub trait Tables {
     fn location(&self, client: &Client) -> Option<LocationEntry>;
     /// A uniform random number.
     fn random(&self) -> u32;
-    /// [`crate::wildcard::find_covering`], on a copy of the query.
+    /// The slot of the wildcard that covers a name without a slot: [`crate::wildcard::find_covering`].
     fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss>;
 }
 

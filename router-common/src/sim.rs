@@ -10,7 +10,7 @@ use crate::lookup::{self, Client, Hit, Miss, Query, Tables as Reading, hash_name
 use crate::name::Name;
 use crate::share::Share;
 use crate::tables::Tables;
-use crate::wildcard::find_covering;
+use crate::wildcard::{find_covering, step};
 
 /// Compiled tables, read as the XDP program reads them.
 pub struct Sim<'t> {
@@ -233,7 +233,8 @@ impl Reading for Sim<'_> {
     }
 
     fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss> {
-        find_covering(self, generation, &mut query.clone())
+        let mut stripped = *query;
+        find_covering(|| step(self, generation, &mut stripped))
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).

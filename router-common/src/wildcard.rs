@@ -37,26 +37,45 @@ fn word(name: &[u64; NAME_WORDS], i: usize, len: u32) -> u64 {
     if i < NAME_WORDS && (i as u32) * 8 < len { name[i] } else { 0 }
 }
 
-/// The slot, relative to its half, of the wildcard that covers the query's name, which has no slot of its
-/// own. Spoils `query.name` and `query.name_len`.
+/// One name on the way up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// It does not exist: go on.
+    Up,
+    /// It is the closest encloser, and this slot (relative to its half) is its wildcard's.
+    Covered(u32),
+    /// It is the closest encloser, and has no wildcard; or there is nothing above.
+    Unknown,
+    /// The tables lead nowhere.
+    Broken,
+}
+
+/// Goes one name up: strips a label off the query's name, and looks at what is there.
 #[inline(always)]
-pub fn find_covering<T: Tables>(tables: &T, generation: &Generation, query: &mut Query) -> Result<u32, Miss> {
+pub fn step<T: Tables>(tables: &T, generation: &Generation, query: &mut Query) -> Step {
+    if !strip_label(query) {
+        return Step::Unknown;
+    }
+    let hash = hash_name(&generation.seed, &query.name, query.name_len);
+    match find_slot(tables, generation, query, hash) {
+        Ok(encloser) if encloser.wildcard == NONE => Step::Unknown,
+        Ok(encloser) => Step::Covered(encloser.wildcard),
+        Err(Miss::UnknownName) => Step::Up,
+        Err(_) => Step::Broken,
+    }
+}
+
+/// The slot, relative to its half, of the wildcard that covers a name without a slot of its own. `step` is
+/// [`step`] on a copy of the query.
+#[inline(always)]
+pub fn find_covering(mut step: impl FnMut() -> Step) -> Result<u32, Miss> {
     let mut stripped = 0;
     while stripped < MAX_STRIPPED {
-        if !strip_label(query) {
-            return Err(Miss::UnknownName);
-        }
-        let hash = hash_name(&generation.seed, &query.name, query.name_len);
-        match find_slot(tables, generation, query, hash) {
-            Ok(encloser) => {
-                return if encloser.wildcard == NONE {
-                    Err(Miss::UnknownName)
-                } else {
-                    Ok(encloser.wildcard)
-                };
-            }
-            Err(Miss::UnknownName) => stripped += 1,
-            Err(miss) => return Err(miss),
+        match step() {
+            Step::Up => stripped += 1,
+            Step::Covered(slot) => return Ok(slot),
+            Step::Unknown => return Err(Miss::UnknownName),
+            Step::Broken => return Err(Miss::Broken),
         }
     }
     // More labels than are followed here.

@@ -29,12 +29,6 @@ impl Packet {
         Self { context }
     }
 
-    /// What the kernel handed to the program, for a global function.
-    #[inline(always)]
-    pub const fn context(&self) -> *mut xdp_md {
-        self.context
-    }
-
     #[inline(always)]
     fn start(&self) -> usize {
         // SAFETY: the kernel's context lives as long as the program runs.
@@ -179,14 +173,14 @@ pub struct Window<'p, const N: usize> {
     packet: PhantomData<&'p Packet>,
 }
 
-/// An access of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
+/// A load of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
 /// per octet on BPF, and a plain access through a misaligned pointer is undefined.)
-macro_rules! access {
-    ($load:ident, $store:ident, $type:ty, $width:literal, $octets:literal) => {
+macro_rules! load {
+    ($load:ident, $type:ty, $width:literal, $octets:literal) => {
         #[doc = concat!("Reads ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $load<const OFFSET: usize>(self) -> $type {
-            const { assert!(OFFSET + $octets <= N) };
+            const { assert!(OFFSET + ($octets - 1) < N) };
             #[cfg(target_arch = "bpf")]
             {
                 let value: u64;
@@ -210,11 +204,16 @@ macro_rules! access {
                 unsafe { ((self.address + OFFSET) as *const $type).read_unaligned() }
             }
         }
+    };
+}
 
+/// A store, likewise.
+macro_rules! store {
+    ($store:ident, $type:ty, $width:literal, $octets:literal) => {
         #[doc = concat!("Writes ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $store<const OFFSET: usize>(self, value: $type) {
-            const { assert!(OFFSET + $octets <= N) };
+            const { assert!(OFFSET + ($octets - 1) < N) };
             #[cfg(target_arch = "bpf")]
             // SAFETY: inside the window (asserted above), which was checked when it was made.
             unsafe {
@@ -236,10 +235,13 @@ macro_rules! access {
 }
 
 impl<const N: usize> Window<'_, N> {
-    access!(u8, set_u8, u8, "u8", 1);
-    access!(u16, set_u16, u16, "u16", 2);
-    access!(u32, set_u32, u32, "u32", 4);
-    access!(u64, set_u64, u64, "u64", 8);
+    load!(u8, u8, "u8", 1);
+    load!(u16, u16, "u16", 2);
+    load!(u32, u32, "u32", 4);
+    load!(u64, u64, "u64", 8);
+    store!(set_u16, u16, "u16", 2);
+    store!(set_u32, u32, "u32", 4);
+    store!(set_u64, u64, "u64", 8);
 
     /// Reads a 16-bit number in network order.
     #[inline(always)]

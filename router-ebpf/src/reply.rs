@@ -6,8 +6,8 @@ use router_common::lookup::{Hit, Tables};
 use router_common::verdict::Verdict;
 use router_common::wire::{
     DNS_HEADER, DNS_PORT, ETHERNET_HEADER, Ecs, HOP_LIMIT, IPV4_DONT_FRAGMENT, IPV4_FIRST, IPV4_HEADER,
-    IPV6_HEADER, MAX_VLAN_TAGS, MIN_PIECE, OPT_WORDS, POINTER, QUESTION_TAIL, Sum, TYPE_A, TYPE_AAAA, UDP,
-    UDP_HEADER, VLAN_TAG, max_payload, pseudo_header, reply_flags, reply_opt,
+    IPV6_HEADER, MAX_VLAN_TAGS, MIN_PIECE, OPT_WORDS, POINTER, QUESTION_TAIL, Sum, UDP, UDP_HEADER, VLAN_TAG,
+    max_payload, pseudo_header, reply_flags, reply_opt,
 };
 
 use crate::packet::{Cursor, Packet, opaque};

@@ -9,6 +9,7 @@ use crate::decide::{Asker, Records, distribution};
 use crate::fixture::*;
 use crate::lookup::Miss;
 use crate::model::{Method, rtype};
+use crate::name::Name;
 use crate::share::Share;
 use crate::sim::{Possible, Sim, query};
 

@@ -141,7 +141,7 @@ impl Maker<'_> {
         let mut has_rest = false;
         let count = if self.chain { 2 + self.rng.below(2) } else { 1 + self.rng.below(6) };
         let mut endpoints = Vec::new();
-        for index in 0..count {
+        for (index, region) in REGIONS.iter().cycle().enumerate().take(count) {
             let target = self.target(method, index);
             let mut made = self.plain(index, target);
             made.priority = priorities.remove(self.rng.below(priorities.len()));
@@ -153,7 +153,7 @@ impl Maker<'_> {
                     made.dial = if dialled { rng.of(&[100, 50, 0, 33, 1]) } else { 100 };
                 }
                 Method::Performance if dialled => {
-                    made.region = Some(REGIONS[index].to_owned());
+                    made.region = Some((*region).to_owned());
                     made.dial = rng.of(&[100, 50, 0, 33, 99]);
                 }
                 Method::Performance => made.region = Some(rng.of(&REGIONS[..4]).to_owned()),
