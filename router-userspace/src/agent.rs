@@ -20,6 +20,7 @@ use crate::settings::Server;
 
 mod draft;
 mod report;
+mod state;
 
 pub use draft::{Basis, Draft, Refused};
 
@@ -110,7 +111,7 @@ impl Agent {
         let mut verdicts = Vec::new();
         let mut changed = Vec::new();
         for one in observed {
-            verdicts.extend(self.monitors.observe(&one.target, &one.observation, now));
+            verdicts.extend(self.monitors.observed(one, now));
             changed.extend(self.faster_or_slower(&one.target));
         }
         if verdicts.is_empty() && changed.is_empty() {

@@ -162,6 +162,9 @@ impl Load<'_> {
         if let Some(table) = top.table("server", "[server]") {
             self.server = server::read(table, &mut self.warnings);
         }
+        if let Some(table) = top.table("probes", "[probes]") {
+            self.server.probes = server::probes(table);
+        }
         if let Some(table) = top.table("geo", "[geo]") {
             self.geo(table);
         }
@@ -201,7 +204,7 @@ impl Load<'_> {
     fn include(&mut self, source: &Arc<Source>, faults: &Faults) {
         let Some(tree) = self.tree(source) else { return };
         let top = Table::new("an included file", source, faults, &tree, 0..0);
-        for key in ["server", "geo", "latency", "include"] {
+        for key in ["server", "probes", "geo", "latency", "include"] {
             top.refuse(key, "is allowed in the main file only");
         }
         self.zones_and_profiles(&top);
@@ -254,7 +257,7 @@ impl Load<'_> {
             }
         }
         for table in top.tables("profile", "[[profile]]") {
-            self.reads.push(profile::read(table));
+            self.reads.push(profile::read(table, &self.loader));
         }
     }
 

@@ -22,7 +22,8 @@ use crate::map::{MappedAddress, map_address};
 mod report;
 
 pub use report::{
-    EndpointReport, FeedReport, InterfaceReport, ProfileReport, ReloadCounts, ReloadReport, StatusReport,
+    EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
+    StatusReport,
 };
 
 /// What the API asks of the agent's loop; each carries the way back.

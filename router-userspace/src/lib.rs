@@ -22,4 +22,5 @@ pub mod metrics;
 pub mod probe;
 pub mod reload;
 pub mod settings;
+pub mod state;
 pub mod zonefile;

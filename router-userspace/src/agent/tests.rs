@@ -9,10 +9,10 @@ use router_common::sim::Sim;
 use super::*;
 use crate::config;
 
-const NOW: Duration = Duration::from_secs(1_700_000_000);
+pub(super) const NOW: Duration = Duration::from_secs(1_700_000_000);
 
 /// A priority profile over endpoints with these names and last octets, in this order.
-fn configuration(endpoints: &[(&str, u8)]) -> Config {
+pub(super) fn configuration(endpoints: &[(&str, u8)]) -> Config {
     let mut text = String::from(
         r#"
 [[zone]]
@@ -38,24 +38,27 @@ ttl = 30
     config::parse(&text, "xroute.toml", &files).expect("valid")
 }
 
-fn agent(endpoints: &[(&str, u8)]) -> Agent {
+pub(super) fn agent(endpoints: &[(&str, u8)]) -> Agent {
     Agent::new(configuration(endpoints), HealthView::default()).expect("compiles")
 }
 
 /// A probe of `192.0.2.octet` ends.
-fn probe(agent: &mut Agent, octet: u8, ok: bool) -> Vec<Effect> {
+pub(super) fn probe(agent: &mut Agent, octet: u8, ok: bool) -> Vec<Effect> {
     let target = crate::probe::targets_of(&agent.snapshot().model)
         .into_iter()
         .map(|(target, _)| target)
-        .find(|target| target.destination == ProbeDestination::Address([192, 0, 2, octet].into()))
+        .find(|target| {
+            let to = target.connection().map(|connection| &connection.destination);
+            to == Some(&ProbeDestination::Address([192, 0, 2, octet].into()))
+        })
         .expect("it is probed");
     let outcome = if ok { Outcome::Connected } else { Outcome::Fault(ProbeFault::Refused) };
     let observation = Observation { outcome, latency: ok.then_some(Duration::from_millis(3)) };
-    let observed = Observed { target: Arc::new(target), observation, at: Instant::now() };
+    let observed = Observed { target: Arc::new(target), observation, said: None, at: Instant::now() };
     agent.handle(Event::Observed(vec![observed]), NOW).expect("compiles")
 }
 
-fn fail(agent: &mut Agent, octet: u8) {
+pub(super) fn fail(agent: &mut Agent, octet: u8) {
     probe(agent, octet, false);
 }
 
@@ -78,7 +81,7 @@ fn answers(compiled: &Compiled, snapshot: &Snapshot) -> String {
     snapshot.model.endpoint(endpoint).name.clone()
 }
 
-fn serving(agent: &Agent) -> String {
+pub(super) fn serving(agent: &Agent) -> String {
     answers(agent.compiled(), agent.snapshot())
 }
 
@@ -99,8 +102,11 @@ fn health_goes_over_by_name_when_endpoints_change_places() {
     assert_eq!(serving(&agent), "c");
     fail(&mut agent, 3);
     assert_eq!(serving(&agent), "b", "the failed one has moved, and is failed still");
-    let windows: Vec<String> =
-        agent.profiles(NOW)[0].endpoints.iter().map(|e| format!("{} {}", e.name, e.window)).collect();
+    let windows: Vec<String> = agent.profiles(NOW, &|_| None)[0]
+        .endpoints
+        .iter()
+        .map(|e| format!("{} {}", e.name, e.window))
+        .collect();
     assert_eq!(windows, ["c -", "a -", "b "], "windows go with their names");
 }
 

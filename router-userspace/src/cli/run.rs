@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use router_common::view::HealthView;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -22,11 +21,13 @@ use crate::{control, dns, reload, settings};
 mod feeds;
 mod reloads;
 mod serving;
+mod state;
 mod status;
 
 use feeds::Feeds;
 use reloads::Reloads;
 use serving::{Serving, room};
+use state::Keeper;
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
 const LEASE: Duration = Duration::from_secs(15);
@@ -83,7 +84,7 @@ impl Run {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let listener = control::bind(&config.server.control)?;
-        let mut agent = Agent::new(config, HealthView::default())?;
+        let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
 
         let counts = Arc::new(dns::Counts::default());
@@ -106,7 +107,7 @@ impl Run {
 
         let (observed_in, mut observed) = mpsc::channel::<Observed>(BATCH);
         let (changed_in, mut changed) = mpsc::channel(4);
-        let engine = Engine::start(Limits::default(), observed_in);
+        let engine = Engine::start(Limits::from(settings.probes), observed_in);
         engine.set_targets(targets_of(&agent.snapshot().model));
         let mut feeds = Feeds::new(changed_in);
         feeds.replace(loaded);
@@ -119,6 +120,7 @@ impl Run {
             engine,
             feeds,
             reloads: Reloads::default(),
+            keeper: Keeper::new(crate::state::path(&settings.state_dir)),
             started,
             loaded_at: unix_now(),
         };
@@ -143,6 +145,7 @@ impl Run {
                     serving.make_next();
                 }
                 made = serving.reloads.made() => serving.made(made)?,
+                () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
             }
         }
         log::info!("ending");
@@ -150,7 +153,7 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, .. } = serving;
         engine.shutdown().await;
         match datapath {
             Some(datapath) if self.keep_attached => datapath.keep(),
@@ -158,6 +161,7 @@ impl Run {
             None => {}
         }
         server.stop().await;
+        keeper.end(agent.kept()).await;
         // Nobody can connect any more; a file that is gone already is no matter.
         let _ = std::fs::remove_file(&settings.control);
         Ok(())

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::feed::FeedKind;
 
+mod health;
+
+pub use health::{EndpointReport, ProbesReport, ProfileReport};
+
 /// The whole status of an agent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -38,6 +42,8 @@ pub struct StatusReport {
     pub interfaces: Vec<InterfaceReport>,
     /// Outcomes by name, fast path and userspace server.
     pub counters: BTreeMap<String, u64>,
+    /// The probes as a whole.
+    pub probes: ProbesReport,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
 }
@@ -112,46 +118,6 @@ pub struct InterfaceReport {
     pub why_not_native: Option<String>,
 }
 
-/// One profile.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ProfileReport {
-    /// Its name.
-    pub name: String,
-    /// Its method.
-    pub method: String,
-    /// Its status (ROUTING.md §2).
-    pub status: String,
-    /// Whether all its endpoints are down and all of them are served (`all_down = "serve-all"`).
-    pub serving_all: bool,
-    /// Owner names bound to it.
-    pub names: Vec<String>,
-    /// Endpoints in file order.
-    pub endpoints: Vec<EndpointReport>,
-}
-
-/// One endpoint.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct EndpointReport {
-    /// Its name.
-    pub name: String,
-    /// What it answers with.
-    pub target: String,
-    /// Its status (ROUTING.md §2).
-    pub status: String,
-    /// Seconds in this state of health.
-    pub since_seconds: Option<u64>,
-    /// The last samples, oldest first: `+` success, `-` failure.
-    pub window: String,
-    /// Latency of the last healthy sample.
-    pub latency_last_ms: Option<f64>,
-    /// Moving average of the latency.
-    pub latency_average_ms: Option<f64>,
-    /// Why the last failure failed.
-    pub last_error: Option<String>,
-    /// Changes of state so far.
-    pub flaps: u64,
-}
-
 impl StatusReport {
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
@@ -213,32 +179,11 @@ impl fmt::Display for StatusReport {
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
+        if self.probes.targets > 0 {
+            write!(f, "{}", self.probes)?;
+        }
         for profile in &self.profiles {
-            writeln!(f)?;
-            write!(f, "{} ({}) {}", profile.name, profile.method, profile.status)?;
-            if profile.serving_all {
-                write!(f, ", serving-all: every endpoint is down, all are answered with")?;
-            }
-            writeln!(f)?;
-            for name in &profile.names {
-                writeln!(f, "  name {name}")?;
-            }
-            for endpoint in &profile.endpoints {
-                write!(f, "  {:<16} {:<17} {}", endpoint.name, endpoint.status, endpoint.target)?;
-                if !endpoint.window.is_empty() {
-                    write!(f, "  [{}]", endpoint.window)?;
-                }
-                if let Some(since) = endpoint.since_seconds {
-                    write!(f, "  for {}", ago(since))?;
-                }
-                if let (Some(last), Some(average)) = (endpoint.latency_last_ms, endpoint.latency_average_ms) {
-                    write!(f, "  {last:.1} ms (average {average:.1})")?;
-                }
-                if let Some(error) = &endpoint.last_error {
-                    write!(f, "  last error: {error}")?;
-                }
-                writeln!(f)?;
-            }
+            write!(f, "\n{profile}")?;
         }
         Ok(())
     }

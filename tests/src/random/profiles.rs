@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use router_common::geo_regions::parse_code;
 use router_common::model::{
-    AddressRange, AdminStatus, AllDown, Endpoint, MAX_NESTING, MAX_TTL, Method, MinChildren, Monitor,
-    ProbeDestination, ProbeMethod, ProbeProtocol, ProbeTarget, Profile, ProfileId, Target, WindowRule,
+    AddressRange, AdminStatus, AllDown, Connection, Endpoint, MAX_NESTING, MAX_TTL, Method, MinChildren,
+    Monitor, ProbeDestination, ProbeTarget, Profile, ProfileId, Source, Target, WindowRule,
 };
 
 use super::sources::{CODES, REGIONS};
@@ -260,20 +260,16 @@ impl Maker<'_> {
 
 fn monitor() -> Monitor {
     Monitor {
-        target: ProbeTarget {
+        target: ProbeTarget::Tcp(Connection {
             destination: ProbeDestination::Domain(name("probe.example.net")),
             port: 80,
-            protocol: ProbeProtocol::Http,
-            method: ProbeMethod::Head,
-            path: "/".into(),
-            host: "probe.example.net".into(),
-            headers: Vec::new(),
-            verify: true,
-        },
+            source: Source::default(),
+        }),
         expected_status: vec![(200, 200)],
         interval: Duration::from_secs(30),
         timeout: Duration::from_secs(10),
         window: WindowRule::Samples { size: 4, successful: 2 },
+        hold: Duration::ZERO,
     }
 }
 

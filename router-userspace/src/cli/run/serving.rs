@@ -11,13 +11,14 @@ use tokio::sync::watch;
 
 use super::feeds::Feeds;
 use super::reloads::{Made, Reloads, Reply};
+use super::state::Keeper;
 use super::{LEASE, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::control::{ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
-use crate::probe::{Engine, Observed, unix_now};
+use crate::probe::{Engine, Limits, Observed, unix_now};
 use crate::reload::{BrokenFeed, Ready};
 
 /// See the module.
@@ -31,6 +32,7 @@ pub(super) struct Serving {
     pub(super) engine: Engine,
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
+    pub(super) keeper: Keeper,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,
@@ -221,6 +223,7 @@ impl Serving {
                         Health::Healthy => "online",
                         Health::Unhealthy => "degraded",
                     };
+                    self.keeper.verdict();
                     let path = self.agent.snapshot().model.endpoint_path(endpoint);
                     log::info!("verdict {path} {word} at_ns={}", datapath::monotonic());
                 }
@@ -241,6 +244,7 @@ impl Serving {
                     self.serve.send_replace(service);
                 }
                 Effect::Probe(targets) => {
+                    self.engine.set_limits(Limits::from(self.agent.settings().probes));
                     let changed = self.engine.set_targets(targets);
                     if changed.added + changed.removed > 0 {
                         log::info!(

@@ -1,13 +1,14 @@
 //! What `/v1/status` tells.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use router_common::counter::Counter;
 
 use super::serving::Serving;
-use crate::control::{InterfaceReport, StatusReport};
+use crate::control::{InterfaceReport, ProbesReport, StatusReport};
 use crate::datapath::{Attached, Datapath};
-use crate::probe::unix_now;
+use crate::probe::{NextProbe, Stats, unix_now};
 
 /// Serial number of the serving generation.
 pub(super) fn generation(serving: &Serving) -> u64 {
@@ -17,7 +18,7 @@ pub(super) fn generation(serving: &Serving) -> u64 {
 
 /// Everything.
 pub(super) fn report(serving: &Serving) -> StatusReport {
-    let Serving { agent, datapath, counts, feeds, reloads, .. } = serving;
+    let Serving { agent, datapath, counts, engine, feeds, reloads, .. } = serving;
     let now = unix_now();
     let fast = datapath.as_ref().map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
     let counters: BTreeMap<String, u64> = Counter::ALL
@@ -45,7 +46,13 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .map(|datapath| datapath.interfaces().iter().map(interface).collect())
             .unwrap_or_default(),
         counters,
-        profiles: agent.profiles(now),
+        probes: probes(&engine.stats()),
+        profiles: agent.profiles(now, &|target| {
+            engine.next_probe(target).map(|next| match next {
+                NextProbe::Now => Duration::ZERO,
+                NextProbe::In(time) => time,
+            })
+        }),
     }
 }
 
@@ -54,5 +61,19 @@ fn interface(attached: &Attached) -> InterfaceReport {
         name: attached.name.clone(),
         mode: attached.mode.to_string(),
         why_not_native: attached.why_not_native.clone(),
+    }
+}
+
+fn probes(stats: &Stats) -> ProbesReport {
+    let bounds = Stats::LATENESS.iter().map(|bound| u64::try_from(bound.as_millis()).ok()).chain([None]);
+    ProbesReport {
+        targets: stats.targets,
+        in_flight: stats.in_flight,
+        waiting: stats.waiting,
+        started: stats.started,
+        answered: stats.answered,
+        failed: stats.failed,
+        local_faults: stats.local_faults,
+        lateness: bounds.zip(stats.lateness).collect(),
     }
 }
