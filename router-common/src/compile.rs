@@ -4,28 +4,31 @@
 //! profile's partition; every name bound to the profile in that zone shares it. A changed endpoint
 //! touches only the blocks of the profiles that can see it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use foldhash::fast::FixedState;
+
+use crate::abi::{Answer, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
 use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Oracle, Snapshot};
 use crate::diff::Operation;
-use crate::model::{EndpointId, Model, ProfileId, ZoneId, rtype};
-use crate::name::Name;
+use crate::model::{EndpointId, Model, ProfileId, ZoneId};
 use crate::tables::{Frontage, Tables, TooMany};
 
 mod alias;
 mod content;
 mod owners;
 mod piece;
+mod places;
 mod store;
 
-use content::Content;
+use content::{Content, Encoder};
 pub use owners::words;
-use store::Store;
+use places::{Place, places};
 pub use store::{OutOfRoom, Room};
+use store::{Shelf, Store};
 
 /// Why there are no tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,43 +96,44 @@ pub fn compile(
 ) -> Result<Compiled, CompileError> {
     let model = &snapshot.model;
     let oracle = Oracle::new(snapshot);
-    let mut store = Store::default();
-    let mut written = Vec::new();
+    let encoders = encoders(model);
     let (regions, divisions) = regions(snapshot)?;
+    let mut store = Store::default();
+    let (mut cells, mut lines) = (Vec::new(), Vec::new());
+    let mut shelf = Shelf { cells: &mut cells, lines: &mut lines, room: Room::UNBOUNDED, operations: None };
 
     let mut blocks: Vec<Block> = Vec::new();
     let mut blocks_of = vec![Vec::new(); model.profiles().len()];
-    let mut block_of: HashMap<(ProfileId, ZoneId), u32> = HashMap::new();
+    let mut block_of: HashMap<(ProfileId, ZoneId), u32, FixedState> = HashMap::default();
     let mut answers: Vec<Answer> = Vec::new();
-    let mut entries: BTreeMap<Name, owners::Entry> = BTreeMap::new();
-    for (name, place) in places(model) {
-        let zone_len = model.zone(place.zone).name.as_wire().len() as u8;
+    let mut entries: Vec<owners::Entry<'_>> = Vec::new();
+    for Place { name, zone, profile } in places(model) {
+        let zone_len = model.zone(zone).name.as_wire().len() as u8;
         let mut owner = Owner { zone_len, ..Owner::EMPTY };
-        match place.profile {
-            Some(profile) if divisions[profile.0 as usize] != Division::TooFine => {
-                let block = *block_of.entry((profile, place.zone)).or_insert_with(|| {
-                    blocks_of[profile.0 as usize].push(blocks.len() as u32);
-                    blocks.push(Block {
-                        profile,
-                        zone: place.zone,
-                        first_answer: 0,
-                        representatives: Vec::new(),
-                        contents: Vec::new(),
-                    });
-                    blocks.len() as u32 - 1
-                });
-                let block = &mut blocks[block as usize];
-                if block.contents.is_empty() {
-                    block.first_answer = u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
-                    block.representatives = representatives(snapshot, profile);
-                    for content in contents(&oracle, snapshot, block) {
-                        answers.push(store.place(&content, &Room::UNBOUNDED, &mut written)?);
-                        block.contents.push(content);
+        match profile.map(|profile| (profile, divisions.get(profile.0 as usize))) {
+            Some((profile, Some(&division))) if division != Division::TooFine => {
+                let first_answer = match block_of.get(&(profile, zone)) {
+                    Some(&block) => blocks[block as usize].first_answer,
+                    None => {
+                        let block = blocks.len() as u32;
+                        block_of.insert((profile, zone), block);
+                        blocks_of[profile.0 as usize].push(block);
+                        let first_answer =
+                            u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
+                        let representatives = representatives(snapshot, profile);
+                        let mut contents = Vec::with_capacity(representatives.len() * 2);
+                        for (location, asked) in questions(&representatives) {
+                            let choice = oracle.choose(profile, asked, snapshot.atlas.location(location));
+                            let content = encoders[zone.0 as usize].encode(choice);
+                            answers.push(store.place(&content, &mut shelf)?);
+                            contents.push(content);
+                        }
+                        blocks.push(Block { profile, zone, first_answer, representatives, contents });
+                        first_answer
                     }
-                    written.clear();
-                }
-                owner.first_answer = block.first_answer;
-                owner.partition = match divisions[profile.0 as usize] {
+                };
+                owner.first_answer = first_answer;
+                owner.partition = match division {
                     Division::At(start) => start,
                     Division::None | Division::TooFine => NONE,
                 };
@@ -137,26 +141,28 @@ pub fn compile(
             }
             _ => owner.flags = Owner::PASS,
         }
-        let mut entry = owners::Entry { owner, line: 0 };
-        if name.as_wire().len() > INLINE_NAME {
-            entry.line = store.place_lines(name.as_wire(), &Room::UNBOUNDED, &mut written)?.0;
-        }
-        entries.insert(name, entry);
+        let long = name.as_wire().len() > INLINE_NAME;
+        let line = if long { store.place_lines(name.as_wire(), &mut shelf)?.0 } else { 0 };
+        entries.push(owners::Entry { name, owner, line });
     }
     let (owners, seed) = owners::place(&entries, seeds)?;
-    let generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    let mut generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    if entries.iter().any(|entry| entry.name.is_wildcard()) {
+        generation.flags |= Generation::WILDCARDS;
+    }
     let (locations4, locations6) = locations(&snapshot.atlas);
-    let tables = Tables {
-        generation,
-        owners,
-        regions,
-        answers,
-        cells: store.cells.clone(),
-        lines: store.lines.clone(),
-        locations4,
-        locations6,
-    };
+    let tables = Tables { generation, owners, regions, answers, cells, lines, locations4, locations6 };
     Ok(Compiled { tables, blocks, blocks_of, store })
+}
+
+/// What a block's answers are asked about, in their order: a location and a type.
+fn questions(representatives: &[u32]) -> impl Iterator<Item = (u32, Asked)> {
+    representatives.iter().flat_map(|&location| [(location, Asked::A), (location, Asked::Aaaa)])
+}
+
+/// What makes contents, for each zone.
+fn encoders(model: &Model) -> Vec<Encoder> {
+    model.zones().iter().map(Encoder::new).collect()
 }
 
 impl Compiled {
@@ -171,40 +177,32 @@ impl Compiled {
     ) -> Result<Vec<Operation>, OutOfRoom> {
         let oracle = Oracle::new(snapshot);
         let mut operations = Vec::new();
+        let Tables { answers, cells, lines, .. } = &mut self.tables;
+        let mut encoders: HashMap<ZoneId, Encoder, FixedState> = HashMap::default();
         for profile in seeing(&snapshot.model, changed) {
             let Some(blocks) = self.blocks_of.get(profile.0 as usize) else { continue };
             for &block in blocks {
-                let block = &mut self.blocks[block as usize];
-                for (i, content) in contents(&oracle, snapshot, block).into_iter().enumerate() {
-                    if block.contents[i] == content {
+                let Some(block) = self.blocks.get_mut(block as usize) else { continue };
+                let zone = block.zone;
+                let encoder = encoders.entry(zone).or_insert_with(|| Encoder::new(snapshot.model.zone(zone)));
+                let asked = questions(&block.representatives);
+                for (index, (held, (location, asked))) in
+                    (block.first_answer..).zip(block.contents.iter_mut().zip(asked))
+                {
+                    let choice = oracle.choose(profile, asked, snapshot.atlas.location(location));
+                    let content = encoder.encode(choice);
+                    if *held == content {
                         continue;
                     }
-                    let index = block.first_answer + i as u32;
-                    let answer = self.store.place(&content, room, &mut operations)?;
+                    let mut shelf = Shelf { cells, lines, room: *room, operations: Some(&mut operations) };
+                    let answer = self.store.place(&content, &mut shelf)?;
                     operations.push(Operation::SetAnswer { index, answer });
-                    self.tables.answers[index as usize] = answer;
-                    let old = std::mem::replace(&mut block.contents[i], content);
+                    if let Some(word) = answers.get_mut(index as usize) {
+                        *word = answer;
+                    }
+                    let old = std::mem::replace(held, content);
                     self.store.release(&old);
                 }
-            }
-        }
-        for operation in &operations {
-            match *operation {
-                Operation::WriteLine { index, line } => {
-                    let index = index as usize;
-                    if index >= self.tables.lines.len() {
-                        self.tables.lines.resize(index + 1, line);
-                    }
-                    self.tables.lines[index] = line;
-                }
-                Operation::WriteCell { index, cell } => {
-                    let index = index as usize;
-                    if index >= self.tables.cells.len() {
-                        self.tables.cells.resize(index + 1, cell);
-                    }
-                    self.tables.cells[index] = cell;
-                }
-                Operation::SetAnswer { .. } => {}
             }
         }
         Ok(operations)
@@ -222,45 +220,19 @@ impl Compiled {
     }
 }
 
-/// The profiles whose answers can depend on these endpoints: their own, and all above.
-fn seeing(model: &Model, changed: &[EndpointId]) -> BTreeSet<ProfileId> {
-    let mut profiles = BTreeSet::new();
+/// The profiles whose answers can depend on these endpoints: their own, and all above, ascending.
+fn seeing(model: &Model, changed: &[EndpointId]) -> Vec<ProfileId> {
+    let mut seen: HashSet<ProfileId, FixedState> = HashSet::default();
     let known = |profile: &ProfileId| (profile.0 as usize) < model.profiles().len();
     let mut next: Vec<ProfileId> = changed.iter().map(|endpoint| endpoint.profile).filter(known).collect();
     while let Some(profile) = next.pop() {
-        if profiles.insert(profile) {
+        if seen.insert(profile) {
             next.extend(model.parents(profile).iter().map(|endpoint| endpoint.profile));
         }
     }
+    let mut profiles: Vec<ProfileId> = seen.into_iter().collect();
+    profiles.sort_unstable();
     profiles
-}
-
-/// What an owner name is to the fast path.
-struct Place {
-    zone: ZoneId,
-    profile: Option<ProfileId>,
-}
-
-/// Every name that exists, with the profile that the fast path answers from.
-fn places(model: &Model) -> BTreeMap<Name, Place> {
-    let mut places = BTreeMap::new();
-    for (i, zone) in model.zones().iter().enumerate() {
-        let id = ZoneId(i as u32);
-        for name in zone.nodes.keys() {
-            let mut at = Some(name.clone());
-            while let Some(here) = at.filter(|here| here.is_within(&zone.name)) {
-                at = here.parent();
-                places.entry(here).or_insert(Place { zone: id, profile: None });
-            }
-        }
-    }
-    for (name, binding) in model.bindings() {
-        let node = model.zone(binding.zone).nodes.get(name);
-        let alias = node.is_some_and(|node| node.contains_key(&rtype::CNAME));
-        let profile = binding.profile.filter(|_| !alias);
-        places.insert(name.clone(), Place { zone: binding.zone, profile });
-    }
-    places
 }
 
 /// Where a profile's regions start.
@@ -334,21 +306,10 @@ fn locations(atlas: &Atlas) -> (Locations<LocationKey4>, Locations<LocationKey6>
             (key, entry(location, len, special))
         })
         .collect();
-    ipv4.sort_unstable_by_key(|(key, _)| (key.address, key.prefix_len));
-    ipv6.sort_unstable_by_key(|(key, _)| (key.address, key.prefix_len));
+    // All but a few are in order already, which a stable sort takes advantage of.
+    ipv4.sort_by_key(|(key, _)| (key.address, key.prefix_len));
+    ipv6.sort_by_key(|(key, _)| (key.address, key.prefix_len));
     (ipv4, ipv6)
-}
-
-/// What a block's answers hold, in their order.
-fn contents(oracle: &Oracle<'_>, snapshot: &Snapshot, block: &Block) -> Vec<Arc<Content>> {
-    let mut contents = Vec::with_capacity(block.representatives.len() * 2);
-    for &location in &block.representatives {
-        for asked in [Asked::A, Asked::Aaaa] {
-            let choice = oracle.choose(block.profile, asked, snapshot.atlas.location(location));
-            contents.push(Content::of(&choice, &snapshot.model, block.zone));
-        }
-    }
-    contents
 }
 
 #[cfg(test)]

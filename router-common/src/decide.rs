@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use num_bigint::BigUint;
-
 use crate::atlas::{Atlas, Location};
 use crate::lookup::{self, Client};
 use crate::model::{EndpointId, Model, ProfileId};
@@ -19,7 +17,7 @@ use crate::share::Share;
 use crate::view::HealthView;
 
 mod asking;
-mod dial;
+pub(crate) mod dial;
 mod nearest;
 mod oracle;
 mod settle;
@@ -115,7 +113,7 @@ pub struct Distribution {
 impl Distribution {
     /// The outcome of one query by a uniform random number. `None` only without outcomes.
     pub fn pick(&self, random: u64) -> Option<&Outcome> {
-        let random = BigUint::from(random);
+        let random = u128::from(random);
         let mut reached = Share::zero();
         for outcome in &self.outcomes {
             reached = reached.add(&outcome.share);

@@ -194,9 +194,50 @@ impl fmt::Debug for Name {
 
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        let mine: Vec<&[u8]> = self.labels().collect();
-        let theirs: Vec<&[u8]> = other.labels().collect();
-        mine.iter().rev().cmp(theirs.iter().rev())
+        // Names of one table mostly differ in their first labels only: what they end in alike is left out.
+        let (mine, theirs) = (Labels::of(&self.0), Labels::of(&other.0));
+        let common = mine.count.min(theirs.count);
+        for from_the_right in 1..=common {
+            match mine.label(&self.0, from_the_right).cmp(theirs.label(&other.0, from_the_right)) {
+                Ordering::Equal => {}
+                unequal => return unequal,
+            }
+        }
+        mine.count.cmp(&theirs.count)
+    }
+}
+
+/// Where the labels of a name start.
+struct Labels {
+    starts: [u8; MAX_LABELS],
+    count: usize,
+}
+
+/// 255 octets hold 127 labels of one octet, and the root.
+const MAX_LABELS: usize = 128;
+
+impl Labels {
+    fn of(wire: &[u8]) -> Self {
+        let mut labels = Self { starts: [0; MAX_LABELS], count: 0 };
+        let mut at = 0;
+        while let Some(&len @ 1..) = wire.get(at) {
+            if let Some(start) = labels.starts.get_mut(labels.count) {
+                *start = at as u8;
+                labels.count += 1;
+            }
+            at += 1 + usize::from(len);
+        }
+        labels
+    }
+
+    /// The `nth` label from the right, from 1 on, without the root; empty beyond the first.
+    fn label<'w>(&self, wire: &'w [u8], nth: usize) -> &'w [u8] {
+        let start = self.count.checked_sub(nth).and_then(|at| self.starts.get(at));
+        let label = start.and_then(|&start| {
+            let (&len, rest) = wire.get(usize::from(start)..)?.split_first()?;
+            rest.get(..usize::from(len))
+        });
+        label.unwrap_or_default()
     }
 }
 
@@ -249,6 +290,22 @@ mod tests {
         assert!(name("example.test").is_within(&name("example.test")));
         assert!(!name("xexample.test").is_within(&name("example.test")));
         assert!(name("x").is_within(&Name::root()));
+    }
+
+    #[test]
+    fn order_is_that_of_the_labels_from_the_right() {
+        let names =
+            ["b.a", "a.b", "a", "b", "aa", "a.a", "\\000.a", "\\000", "*.a", ".", "a.aa", "x.b.a"].map(name);
+        let rank = |name: &Name| -> Vec<Vec<u8>> {
+            let mut labels: Vec<Vec<u8>> = name.labels().map(<[u8]>::to_vec).collect();
+            labels.reverse();
+            labels
+        };
+        for one in &names {
+            for other in &names {
+                assert_eq!(one.cmp(other), rank(one).cmp(&rank(other)), "{one} {other}");
+            }
+        }
     }
 
     #[test]

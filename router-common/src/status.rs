@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 
+use foldhash::fast::FixedState;
+
 use crate::decide::Asked;
 use crate::model::{AdminStatus, AllDown, EndpointId, Method, MinChildren, Model, ProfileId, Target};
 use crate::view::{Health, HealthView};
@@ -111,25 +113,32 @@ pub fn serving_all(model: &Model, health: &HealthView, profile: ProfileId) -> bo
 pub struct Statuses<'s> {
     model: &'s Model,
     health: &'s HealthView,
-    statuses: RefCell<HashMap<EndpointId, EndpointStatus>>,
-    answers: RefCell<HashMap<(EndpointId, Asked), bool>>,
+    known: RefCell<HashMap<EndpointId, Known, FixedState>>,
+}
+
+/// What has been worked out of an endpoint.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    status: Option<EndpointStatus>,
+    /// By [`Asked`].
+    answers: [Option<bool>; 4],
 }
 
 impl<'s> Statuses<'s> {
     /// Nothing is worked out until it is asked for.
     pub fn new(model: &'s Model, health: &'s HealthView) -> Self {
-        Self { model, health, statuses: RefCell::default(), answers: RefCell::default() }
+        Self { model, health, known: RefCell::default() }
     }
 
     /// Status of an endpoint.
     pub fn endpoint(&self, id: EndpointId) -> EndpointStatus {
-        if let Some(&known) = self.statuses.borrow().get(&id) {
+        if let Some(known) = self.known.borrow().get(&id).and_then(|known| known.status) {
             return known;
         }
         // A loop of profiles cannot be loaded; if one came all the same, it would end here.
-        self.statuses.borrow_mut().insert(id, EndpointStatus::Stopped);
+        self.known.borrow_mut().entry(id).or_default().status = Some(EndpointStatus::Stopped);
         let status = self.work_out(id);
-        self.statuses.borrow_mut().insert(id, status);
+        self.known.borrow_mut().entry(id).or_default().status = Some(status);
         status
     }
 
@@ -198,10 +207,10 @@ impl<'s> Statuses<'s> {
     /// Whether an endpoint can answer a type, whatever its health. `multivalue` is about addresses
     /// only, so nothing else of such a profile can.
     pub fn can_answer(&self, id: EndpointId, asked: Asked) -> bool {
-        if let Some(&known) = self.answers.borrow().get(&(id, asked)) {
+        if let Some(known) = self.known.borrow().get(&id).and_then(|known| known.answers[asked as usize]) {
             return known;
         }
-        self.answers.borrow_mut().insert((id, asked), false);
+        self.known.borrow_mut().entry(id).or_default().answers[asked as usize] = Some(false);
         let addresses_only = matches!(self.model.profile(id.profile).method, Method::Multivalue { .. });
         let can = match &self.model.endpoint(id).target {
             Target::Addresses { ipv4, ipv6 } => match asked {
@@ -216,7 +225,7 @@ impl<'s> Statuses<'s> {
                 .endpoints(*child)
                 .any(|below| self.endpoint(below).takes_part() && self.can_answer(below, asked)),
         };
-        self.answers.borrow_mut().insert((id, asked), can);
+        self.known.borrow_mut().entry(id).or_default().answers[asked as usize] = Some(can);
         can
     }
 

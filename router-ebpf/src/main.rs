@@ -14,6 +14,7 @@ mod reply;
 mod scratch;
 mod stats;
 mod tables;
+mod wildcard;
 
 use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::macros::xdp;

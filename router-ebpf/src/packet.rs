@@ -173,7 +173,7 @@ pub struct Window<'p, const N: usize> {
     packet: PhantomData<&'p Packet>,
 }
 
-/// An access of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
+/// A load of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
 /// per octet on BPF, and a plain access through a misaligned pointer is undefined.)
 macro_rules! load {
     ($load:ident, $type:ty, $width:literal, $octets:literal) => {
@@ -207,7 +207,7 @@ macro_rules! load {
     };
 }
 
-/// Likewise.
+/// A store, likewise.
 macro_rules! store {
     ($store:ident, $type:ty, $width:literal, $octets:literal) => {
         #[doc = concat!("Writes ", $octets, " octets in the order of memory.")]

@@ -1,8 +1,9 @@
 //! The agent of xroute: probes endpoints, decides, compiles the tables, serves what the fast path
 //! hands up, and is operated from the command line.
 //!
-//! Inside this crate only `datapath` names aya, only `config` the file format; reqwest is named by
-//! the client of the control socket.
+//! Inside this crate only `datapath` names aya and only `config` knows the file format. hyper is the
+//! HTTP client of `probe`, reqwest that of the control socket (`cli/client.rs`); hickory-proto only
+//! prints records for `explain` (`dns/show.rs`) and checks replies in tests.
 
 pub mod agent;
 pub mod cli;
@@ -13,9 +14,13 @@ pub mod datapath;
 pub mod dns;
 pub mod explain;
 pub mod fault;
+pub mod feed;
 pub mod geo;
 pub mod latency;
+pub mod map;
 pub mod metrics;
 pub mod probe;
+pub mod reload;
 pub mod settings;
+pub mod state;
 pub mod zonefile;

@@ -5,7 +5,9 @@
 mod agent;
 mod cases;
 mod datapath;
+mod differential;
 mod examples;
 mod packets;
 mod refuse;
+mod reload;
 mod zonefile;

@@ -16,9 +16,10 @@ use crate::subject::{Answer, Question, Subject};
 
 /// Queries for one answer; the kernel rolls its own dice.
 const QUERIES: usize = 400;
-/// Our service addresses.
-const SERVICE4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
-const SERVICE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53);
+/// Our service address.
+pub const SERVICE4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
+/// Our service address.
+pub const SERVICE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53);
 
 /// What the program answers.
 pub struct Kernel<'p> {
@@ -106,7 +107,7 @@ impl Subject for Kernel<'_> {
 }
 
 /// The compiled tables in the form that the harness writes.
-fn image(tables: &Tables) -> Image {
+pub fn image(tables: &Tables) -> Image {
     Image {
         generation: tables.generation,
         owners: tables.owners.clone(),

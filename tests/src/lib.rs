@@ -5,12 +5,15 @@
 //! Each scenario is run on each subject.
 
 pub mod agent;
+pub mod bench;
 pub mod decide;
+pub mod exact;
 pub mod kernel;
 pub mod live;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;
+pub mod random;
 pub mod rendering;
 pub mod reply;
 pub mod scenario;

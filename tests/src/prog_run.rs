@@ -55,6 +55,8 @@ const HALF: u32 = 4096;
 /// The program, loaded, with maps of its own.
 pub struct ProgRun {
     ebpf: Ebpf,
+    /// Entries of each table in one half.
+    half: u32,
     cpus: usize,
     control: Table<u64>,
     generations: Table<Generation>,
@@ -89,10 +91,18 @@ impl ProgRun {
     /// # Errors
     /// When the kernel refuses; the error holds the end of the verifier's log.
     pub fn load() -> Result<Self> {
+        Self::with_room(HALF)
+    }
+
+    /// The same with room for `half` entries of each table in one half.
+    ///
+    /// # Errors
+    /// As [`ProgRun::load`].
+    pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES] {
-            loader.map_max_entries(name, HALF * 2);
+            loader.map_max_entries(name, half * 2);
         }
         let mut ebpf = loader.load(OBJECT).context("the object does not load")?;
         let program: &mut Xdp = ebpf.program_mut(abi::PROGRAM).context("no program")?.try_into()?;
@@ -100,13 +110,14 @@ impl ProgRun {
         Ok(Self {
             control: Table::of(&ebpf, map::CONTROL, 1)?,
             generations: Table::of(&ebpf, map::GENERATIONS, abi::HALVES)?,
-            owners: Table::of(&ebpf, map::OWNERS, HALF as usize * 2)?,
-            regions: Table::of(&ebpf, map::REGIONS, HALF as usize * 2)?,
-            answers: Table::of(&ebpf, map::ANSWERS, HALF as usize * 2)?,
-            cells: Table::of(&ebpf, map::CELLS, HALF as usize * 2)?,
-            lines: Table::of(&ebpf, map::LINES, HALF as usize * 2)?,
+            owners: Table::of(&ebpf, map::OWNERS, half as usize * 2)?,
+            regions: Table::of(&ebpf, map::REGIONS, half as usize * 2)?,
+            answers: Table::of(&ebpf, map::ANSWERS, half as usize * 2)?,
+            cells: Table::of(&ebpf, map::CELLS, half as usize * 2)?,
+            lines: Table::of(&ebpf, map::LINES, half as usize * 2)?,
             cpus: aya::util::nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
             ebpf,
+            half,
         })
     }
 
@@ -116,7 +127,8 @@ impl ProgRun {
     /// When the image is larger than a half, or the kernel refuses a map operation.
     pub fn install(&mut self, half: u8, image: &Image) -> Result<()> {
         ensure!(image.owners.len().is_power_of_two(), "slots are a power of two");
-        let base = u32::from(half) * HALF;
+        let base = u32::from(half) * self.half;
+        ensure!(fits(image, self.half), "the image is larger than a half");
         let mut generation = image.generation;
         (generation.owners, generation.owner_mask) = (base, image.owners.len() as u32 - 1);
         (generation.regions, generation.answers) = (base * 4, base);
@@ -243,6 +255,14 @@ impl ProgRun {
         let (program, harness) = (program.as_nanos() as f64, harness.as_nanos() as f64);
         Ok(Cost { program: program - harness, harness })
     }
+}
+
+/// Whether an image fits into a half, so that it does not reach into the other.
+fn fits(image: &Image, half: u32) -> bool {
+    let Image { owners, regions, answers, cells, lines, .. } = image;
+    [owners.len(), regions.len(), answers.len(), cells.len(), lines.len()]
+        .iter()
+        .all(|&len| len <= half as usize)
 }
 
 /// Which counters are not what they were, and by how much.

@@ -1,7 +1,5 @@
 //! Alias tables (Walker 1977, Vose 1991): any weights, one random number, two loads.
 
-use num_traits::ToPrimitive;
-
 use crate::share::Share;
 
 /// What one column of an alias table holds.
@@ -18,7 +16,7 @@ pub struct Column {
 pub fn columns(shares: &[&Share]) -> Vec<Column> {
     let count = shares.len() as u128;
     const WHOLE: u128 = 1 << 64;
-    let mut weights: Vec<u128> = shares.iter().map(|share| scaled(share)).collect();
+    let mut weights: Vec<u128> = shares.iter().map(|share| share.scaled_up(64).min(WHOLE)).collect();
     // Rounding up made too much by less than one unit each: take it off the largest.
     let surplus = weights.iter().sum::<u128>().saturating_sub(WHOLE);
     if let Some(largest) = weights.iter_mut().max() {
@@ -39,10 +37,6 @@ pub fn columns(shares: &[&Share]) -> Vec<Column> {
         }
     }
     columns
-}
-
-fn scaled(share: &Share) -> u128 {
-    share.scaled_up(64).to_u128().unwrap_or(u128::from(u64::MAX))
 }
 
 /// 64 fractional bits to 32, rounded, short of one.

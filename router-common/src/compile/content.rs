@@ -6,7 +6,7 @@ use super::alias;
 use super::piece::Piece;
 use crate::abi::{MAX_PICKS, Pick};
 use crate::decide::{Choice, Leaf, Settled, settle};
-use crate::model::{Model, ZoneId};
+use crate::model::Zone;
 use crate::share::Share;
 
 /// Everything one answer holds.
@@ -38,18 +38,6 @@ pub enum Body {
     Further(Arc<Content>),
 }
 
-impl Content {
-    /// The cells for a choice; negative shares carry the SOA of the zone. A choice that is too large
-    /// for a table is left to userspace.
-    pub fn of(choice: &Choice, model: &Model, zone: ZoneId) -> Arc<Self> {
-        let encoder = Encoder { nodata: Piece::nodata(model.zone(zone)) };
-        match settle(choice) {
-            Some(settled) => encoder.content(&settled, MAX_PICKS),
-            None => pass(),
-        }
-    }
-}
-
 /// What is left to userspace.
 fn pass() -> Arc<Content> {
     let column = alias::Column { threshold: 0, alias: 0 };
@@ -57,11 +45,22 @@ fn pass() -> Arc<Content> {
     Arc::new(Content { pick: Pick::Random, salt: 0, cells })
 }
 
-struct Encoder {
+/// Makes contents for the names of one zone.
+pub struct Encoder {
     nodata: Piece,
 }
 
 impl Encoder {
+    /// Negative shares carry the SOA of the zone.
+    pub fn new(zone: &Zone) -> Self {
+        Self { nodata: Piece::nodata(zone) }
+    }
+
+    /// The cells for a choice. One that is too large for a table is left to userspace.
+    pub fn encode(&self, choice: Choice) -> Arc<Content> {
+        settle(choice).map_or_else(pass, |settled| self.content(&settled, MAX_PICKS))
+    }
+
     /// `picks` answers may be followed, this one included.
     fn content(&self, settled: &Settled, picks: usize) -> Arc<Content> {
         match settled {

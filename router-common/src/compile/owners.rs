@@ -1,6 +1,6 @@
 //! The owner table: a place for every name, each within reach of its hash.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
 
 use super::CompileError;
 use crate::abi::{INLINE_NAME, MAX_PROBES, MIN_OWNERS, NAME_WORDS, NONE, Owner};
@@ -8,8 +8,10 @@ use crate::lookup::hash_name;
 use crate::name::Name;
 
 /// A name that is to be found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry<'m> {
+    /// The name.
+    pub name: Cow<'m, Name>,
     /// The owner without `hash`, `name` and `wildcard`.
     pub owner: Owner,
     /// First line of a name that does not fit into the slot.
@@ -34,9 +36,9 @@ pub fn words(name: &Name) -> [u64; NAME_WORDS] {
     words
 }
 
-/// Places all entries; `seeds` gives hash keys until one serves.
+/// Places all entries, whose names differ; `seeds` gives hash keys until one serves.
 pub fn place(
-    entries: &BTreeMap<Name, Entry>,
+    entries: &[Entry<'_>],
     mut seeds: impl FnMut() -> [u64; 2],
 ) -> Result<(Vec<Owner>, [u64; 2]), CompileError> {
     let least = (entries.len() * SPARSENESS).max(MIN_OWNERS as usize);
@@ -52,29 +54,31 @@ pub fn place(
     }
 }
 
-fn try_place(entries: &BTreeMap<Name, Entry>, slots: u32, seed: &[u64; 2]) -> Option<Vec<Owner>> {
+fn try_place(entries: &[Entry<'_>], slots: u32, seed: &[u64; 2]) -> Option<Vec<Owner>> {
+    let hash_of = |name: &Name| hash_name(seed, &words(name), name.as_wire().len() as u32);
+    let hashes: Vec<u64> = entries.iter().map(|entry| hash_of(&entry.name)).collect();
+    // Two configured names of one hash would cost a comparison each time: another key.
+    let mut sorted = hashes.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return None;
+    }
     let mut owners = vec![Owner::EMPTY; slots as usize];
-    let mut hashes = BTreeSet::new();
-    for (name, entry) in entries {
-        let len = name.as_wire().len();
-        let hash = hash_name(seed, &words(name), len as u32);
-        // Two configured names of one hash would cost a comparison each time: another key.
-        if !hashes.insert(hash) {
-            return None;
-        }
+    for (entry, hash) in entries.iter().zip(hashes) {
+        let wire = entry.name.as_wire();
+        let len = wire.len();
         let mut octets = [0; INLINE_NAME];
         if len <= INLINE_NAME {
-            octets[..len].copy_from_slice(name.as_wire());
+            octets[..len].copy_from_slice(wire);
         } else {
             octets[..4].copy_from_slice(&entry.line.to_le_bytes());
         }
         let owner = Owner { hash, wildcard: NONE, name_len: len as u8, name: octets, ..entry.owner };
         insert(&mut owners, owner)?;
     }
-    for wildcard in entries.keys().filter(|name| name.is_wildcard()) {
-        let slot = |name: &Name| find(&owners, hash_name(seed, &words(name), name.as_wire().len() as u32));
-        let at = slot(wildcard)?;
-        let above = slot(&wildcard.parent()?)?;
+    for wildcard in entries.iter().map(|entry| &entry.name).filter(|name| name.is_wildcard()) {
+        let at = find(&owners, hash_of(wildcard))?;
+        let above = find(&owners, hash_of(&wildcard.parent()?))?;
         owners[above].wildcard = at as u32;
     }
     Some(owners)
@@ -116,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_table_half_full_has_every_name_within_reach() {
-        let entries: BTreeMap<Name, Entry> = (0..8000)
+        let entries: Vec<Entry<'_>> = (0..8000)
             .map(|at| {
                 let name: Name = format!("n{at}.x.test").parse().unwrap();
-                (name, Entry { owner: Owner::EMPTY, line: 0 })
+                Entry { name: Cow::Owned(name), owner: Owner::EMPTY, line: 0 }
             })
             .collect();
         let mut keys = 0;
@@ -129,7 +133,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(owners.len(), 16384);
-        for name in entries.keys() {
+        for Entry { name, .. } in &entries {
             let hash = hash_name(&seed, &words(name), name.as_wire().len() as u32);
             assert!(find(&owners, hash).is_some(), "{name}");
         }

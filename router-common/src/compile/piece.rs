@@ -1,6 +1,8 @@
 //! Ready-made pieces of wire for the fast path.
 
-use crate::abi::{Cell, MAX_PIECE};
+use std::sync::Arc;
+
+use crate::abi::{Cell, INLINE_PIECE, MAX_PIECE};
 use crate::decide::Records;
 use crate::model::{Zone, rtype};
 
@@ -14,13 +16,46 @@ pub struct Piece {
     /// NSCOUNT.
     pub nscount: u8,
     /// The records.
-    pub wire: Box<[u8]>,
+    pub wire: Wire,
+}
+
+/// Octets of records: short ones, which most are, stand here, long ones are shared.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Wire {
+    /// At most [`INLINE_PIECE`] octets, zeros after them.
+    Short(u8, [u8; INLINE_PIECE]),
+    /// More.
+    Long(Arc<[u8]>),
+}
+
+impl Wire {
+    fn of(octets: &[u8]) -> Self {
+        let mut short = [0; INLINE_PIECE];
+        match (short.get_mut(..octets.len()), u8::try_from(octets.len())) {
+            (Some(held), Ok(len)) => {
+                held.copy_from_slice(octets);
+                Self::Short(len, short)
+            }
+            _ => Self::Long(octets.into()),
+        }
+    }
+}
+
+impl std::ops::Deref for Wire {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(len, octets) => octets.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(octets) => octets,
+        }
+    }
 }
 
 impl Piece {
     /// What the fast path leaves to userspace.
     pub fn pass() -> Self {
-        Self { kind: Cell::PASS, ancount: 0, nscount: 0, wire: Box::new([]) }
+        Self { kind: Cell::PASS, ancount: 0, nscount: 0, wire: Wire::of(&[]) }
     }
 
     /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
@@ -46,7 +81,7 @@ impl Piece {
         };
         match u8::try_from(count) {
             Ok(ancount) if wire.len() <= MAX_PIECE && ancount > 0 => {
-                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: wire.into() }
+                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: Wire::of(&wire) }
             }
             _ => Self::pass(),
         }
@@ -57,7 +92,7 @@ impl Piece {
         let mut wire = Vec::with_capacity(96);
         record(&mut wire, 0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
         wire[0] = 0;
-        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: wire.into() }
+        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: Wire::of(&wire) }
     }
 }
 

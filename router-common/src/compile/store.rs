@@ -1,7 +1,10 @@
-//! Places for contents in the cell and line tables: equal contents share one, freed ones wait.
+//! Places for contents in the cell and line tables: equal contents share one, freed ones wait. The tables
+//! themselves are the image that the look-up reads; only places are kept here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
 
 use super::content::{Body, Content};
 use super::piece;
@@ -70,27 +73,45 @@ struct Placed {
     lines: Vec<(u32, u32)>,
 }
 
-/// All contents in place, and the image of the two tables they are in.
+/// The two tables that contents are in, and how much goes into them.
+pub struct Shelf<'t> {
+    /// The cell table.
+    pub cells: &'t mut Vec<Cell>,
+    /// The line table.
+    pub lines: &'t mut Vec<Line>,
+    /// How much they may become.
+    pub room: Room,
+    /// What is written is told here, parts before what refers to them; not while everything is new.
+    pub operations: Option<&'t mut Vec<Operation>>,
+}
+
+impl Shelf<'_> {
+    fn put_cell(&mut self, index: u32, cell: Cell) {
+        put(self.cells, index, cell, Cell::EMPTY);
+        if let Some(operations) = &mut self.operations {
+            operations.push(Operation::WriteCell { index, cell });
+        }
+    }
+
+    fn put_line(&mut self, index: u32, line: Line) {
+        put(self.lines, index, line, Line([0; LINE]));
+        if let Some(operations) = &mut self.operations {
+            operations.push(Operation::WriteLine { index, line });
+        }
+    }
+}
+
+/// Where all contents are.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Store {
-    placed: HashMap<Arc<Content>, Placed>,
+    placed: HashMap<Arc<Content>, Placed, FixedState>,
     cell_runs: Runs,
     line_runs: Runs,
-    /// The cell table.
-    pub cells: Vec<Cell>,
-    /// The line table.
-    pub lines: Vec<Line>,
 }
 
 impl Store {
-    /// The answer for a content, put in place when it is new; what is written is appended to
-    /// `operations`, parts before what refers to them.
-    pub fn place(
-        &mut self,
-        content: &Arc<Content>,
-        room: &Room,
-        operations: &mut Vec<Operation>,
-    ) -> Result<Answer, OutOfRoom> {
+    /// The answer for a content, put in place when it is new.
+    pub fn place(&mut self, content: &Arc<Content>, shelf: &mut Shelf<'_>) -> Result<Answer, OutOfRoom> {
         if let Some(placed) = self.placed.get_mut(content) {
             placed.users += 1;
             return Ok(placed.answer);
@@ -103,7 +124,7 @@ impl Store {
             match &part.body {
                 Body::Further(further) => {
                     cell.kind = Cell::FURTHER;
-                    let answer = self.place(further, room, operations)?;
+                    let answer = self.place(further, shelf)?;
                     cell.piece[..8].copy_from_slice(&answer.0.to_le_bytes());
                 }
                 Body::Piece(piece) => {
@@ -115,7 +136,7 @@ impl Store {
                     if piece.wire.len() <= INLINE_PIECE {
                         cell.piece[..piece.wire.len()].copy_from_slice(&piece.wire);
                     } else {
-                        let run = self.place_lines(&piece.wire, room, operations)?;
+                        let run = self.place_lines(&piece.wire, shelf)?;
                         cell.piece[..4].copy_from_slice(&run.0.to_le_bytes());
                         lines.push(run);
                     }
@@ -123,10 +144,9 @@ impl Store {
             }
             cells.push(cell);
         }
-        let first = self.cell_runs.take(count, room.cells)?;
+        let first = self.cell_runs.take(count, shelf.room.cells)?;
         for (index, cell) in (first..).zip(cells) {
-            put(&mut self.cells, index, cell, Cell::EMPTY);
-            operations.push(Operation::WriteCell { index, cell });
+            shelf.put_cell(index, cell);
         }
         let answer = Answer::new(first, count as u16, content.pick, content.salt);
         self.placed.insert(Arc::clone(content), Placed { answer, users: 1, lines });
@@ -134,19 +154,13 @@ impl Store {
     }
 
     /// Places octets in lines of their own.
-    pub fn place_lines(
-        &mut self,
-        octets: &[u8],
-        room: &Room,
-        operations: &mut Vec<Operation>,
-    ) -> Result<(u32, u32), OutOfRoom> {
+    pub fn place_lines(&mut self, octets: &[u8], shelf: &mut Shelf<'_>) -> Result<(u32, u32), OutOfRoom> {
         let count = octets.len().div_ceil(LINE) as u32;
-        let first = self.line_runs.take(count, room.lines)?;
+        let first = self.line_runs.take(count, shelf.room.lines)?;
         for (index, chunk) in (first..).zip(octets.chunks(LINE)) {
             let mut line = Line([0; LINE]);
             line.0[..chunk.len()].copy_from_slice(chunk);
-            put(&mut self.lines, index, line, Line([0; LINE]));
-            operations.push(Operation::WriteLine { index, line });
+            shelf.put_line(index, line);
         }
         Ok((first, count))
     }

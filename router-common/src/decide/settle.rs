@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::share::Share;
 
 use super::{Choice, Records};
@@ -39,31 +41,31 @@ impl Settled {
 }
 
 /// Settles a choice; `None` when it would grow too large.
-pub(crate) fn settle(choice: &Choice) -> Option<Settled> {
+pub(crate) fn settle(choice: Choice) -> Option<Settled> {
     match choice {
-        Choice::Answer { records, ttl, .. } => {
-            Some(Settled::Random(vec![(Share::one(), Some((records.clone(), *ttl)))]))
-        }
-        Choice::Nodata => Some(Settled::Random(vec![(Share::one(), None)])),
+        Choice::Answer { records, ttl, .. } => Some(certain(Some((records, ttl)))),
+        Choice::Nodata => Some(certain(None)),
         Choice::Hashed { salt, of } => {
-            let of = of.iter().map(settle).collect::<Option<Vec<_>>>()?;
-            Some(Settled::Hashed { salt: *salt, of }).filter(|settled| settled.leaves() <= MAX_LEAVES)
+            let of = of.into_iter().map(settle).collect::<Option<Vec<_>>>()?;
+            Some(Settled::Hashed { salt, of }).filter(|settled| settled.leaves() <= MAX_LEAVES)
         }
         Choice::Random(parts) => {
             let parts = parts
-                .iter()
-                .map(|(share, part)| Some((share.clone(), settle(part)?)))
+                .into_iter()
+                .map(|(share, part)| Some((share, settle(part)?)))
                 .collect::<Option<Vec<_>>>()?;
-            let parts: Vec<(Share, &Settled)> =
-                parts.iter().map(|(share, part)| (share.clone(), part)).collect();
             let mut budget = MAX_LEAVES;
-            mix(&parts, &mut budget)
+            mix(parts, &mut budget)
         }
     }
 }
 
+fn certain(leaf: Leaf) -> Settled {
+    Settled::Random(vec![(Share::one(), leaf)])
+}
+
 /// A random pick among settled parts.
-fn mix(parts: &[(Share, &Settled)], budget: &mut usize) -> Option<Settled> {
+fn mix(parts: Vec<(Share, Settled)>, budget: &mut usize) -> Option<Settled> {
     let first_hash = parts.iter().find_map(|(_, part)| match part {
         Settled::Hashed { salt, of } => Some((*salt, of.len())),
         Settled::Random(_) => None,
@@ -71,41 +73,63 @@ fn mix(parts: &[(Share, &Settled)], budget: &mut usize) -> Option<Settled> {
     if let Some((salt, count)) = first_hash {
         let of = (0..count)
             .map(|index| {
-                let resolved: Vec<(Share, &Settled)> = parts
-                    .iter()
-                    .map(|(share, part)| match part {
-                        // Equal salt and count hash alike: both take the same index.
-                        Settled::Hashed { salt: other, of } if *other == salt && of.len() == count => {
-                            (share.clone(), of.get(index).unwrap_or(part))
-                        }
-                        _ => (share.clone(), *part),
-                    })
-                    .collect();
-                mix(&resolved, budget)
+                let resolved = parts.iter().map(|(share, part)| match part {
+                    // Equal salt and count hash alike: both take the same index.
+                    Settled::Hashed { salt: other, of } if *other == salt && of.len() == count => {
+                        (share.clone(), of.get(index).unwrap_or(part).clone())
+                    }
+                    _ => (share.clone(), part.clone()),
+                });
+                mix(resolved.collect(), budget)
             })
             .collect::<Option<Vec<_>>>()?;
         return Some(Settled::Hashed { salt, of });
     }
-    let mut merged: Vec<(Share, Leaf)> = Vec::new();
-    let mut index: HashMap<&Leaf, usize> = HashMap::new();
+    let mut merged = Merged::default();
     for (share, part) in parts {
         let Settled::Random(leaves) = part else { continue };
         for (part, leaf) in leaves {
-            let share = share.mul(part);
-            if share.is_zero() {
-                continue;
-            }
-            match index.get(leaf).and_then(|&at| merged.get_mut(at)) {
-                Some((sum, _)) => *sum = sum.add(&share),
-                None => {
-                    index.insert(leaf, merged.len());
-                    merged.push((share, leaf.clone()));
-                }
-            }
+            merged.add(share.mul(&part), leaf);
         }
     }
-    *budget = budget.checked_sub(merged.len())?;
-    Some(Settled::Random(merged))
+    *budget = budget.checked_sub(merged.list.len())?;
+    Some(Settled::Random(merged.list))
+}
+
+/// Leaves in the order found, equal ones merged.
+#[derive(Default)]
+struct Merged {
+    list: Vec<(Share, Leaf)>,
+    /// Places of all leaves, once they are too many to be looked through.
+    index: HashMap<Leaf, usize, FixedState>,
+}
+
+impl Merged {
+    /// Leaves that are looked through one by one.
+    const FEW: usize = 8;
+
+    fn add(&mut self, share: Share, leaf: Leaf) {
+        if share.is_zero() {
+            return;
+        }
+        let found = if self.list.len() <= Self::FEW {
+            self.list.iter().position(|(_, held)| *held == leaf)
+        } else {
+            self.index.get(&leaf).copied()
+        };
+        if let Some((sum, _)) = found.and_then(|at| self.list.get_mut(at)) {
+            *sum = sum.add(&share);
+            return;
+        }
+        let next = self.list.len();
+        if next == Self::FEW {
+            self.index.extend(self.list.iter().enumerate().map(|(at, (_, held))| (held.clone(), at)));
+        }
+        if next >= Self::FEW {
+            self.index.insert(leaf.clone(), next);
+        }
+        self.list.push((share, leaf));
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +150,7 @@ mod tests {
         let inner = Choice::Random(vec![(half.clone(), answer(1)), (half.clone(), Choice::Nodata)]);
         let outer = Choice::Random(vec![(half.clone(), inner), (half.clone(), answer(1))]);
         assert_eq!(
-            settle(&outer),
+            settle(outer),
             Some(Settled::Random(vec![(Share::ratio(3, 4), leaf(1)), (Share::ratio(1, 4), None)]))
         );
     }
@@ -137,7 +161,15 @@ mod tests {
         let hashed = Choice::Hashed { salt: 7, of: vec![answer(1), answer(2)] };
         let outer = Choice::Random(vec![(half.clone(), hashed), (half.clone(), answer(3))]);
         let mixed = |last| Settled::Random(vec![(half.clone(), leaf(last)), (half.clone(), leaf(3))]);
-        assert_eq!(settle(&outer), Some(Settled::Hashed { salt: 7, of: vec![mixed(1), mixed(2)] }));
+        assert_eq!(settle(outer), Some(Settled::Hashed { salt: 7, of: vec![mixed(1), mixed(2)] }));
+    }
+
+    #[test]
+    fn many_equal_answers_merge_too() {
+        let parts = (0..60).map(|at| (Share::ratio(1, 60), answer(at % 20))).collect();
+        let Some(Settled::Random(leaves)) = settle(Choice::Random(parts)) else { panic!("no hash is there") };
+        let expected: Vec<(Share, Leaf)> = (0..20).map(|last| (Share::ratio(1, 20), leaf(last))).collect();
+        assert_eq!(leaves, expected);
     }
 
     #[test]
@@ -148,6 +180,6 @@ mod tests {
                 (Share::ratio(1, 6), Choice::Hashed { salt, of })
             })
             .collect();
-        assert_eq!(settle(&Choice::Random(parts)), None);
+        assert_eq!(settle(Choice::Random(parts)), None);
     }
 }

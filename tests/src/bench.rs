@@ -1,0 +1,5 @@
+//! What the benchmarks measure with, and what they measure.
+
+pub mod estate;
+pub mod maps;
+pub mod report;

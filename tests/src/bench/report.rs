@@ -1,0 +1,60 @@
+//! Figures with their goals, for people and as JSON.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+/// Figures in the order they were taken.
+#[derive(Default)]
+pub struct Report {
+    figures: Map<String, Value>,
+    failed: bool,
+}
+
+impl Report {
+    /// A time, and what it should stay under.
+    pub fn time(&mut self, what: &str, time: Duration, goal: Option<Duration>) {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        let goal = goal.map(milliseconds);
+        let found = milliseconds(time);
+        let judged = match goal {
+            None => String::new(),
+            Some(goal) => {
+                self.failed |= found > goal;
+                format!("goal {goal:>9.3} ms  {}", if found > goal { "MISSED" } else { "met" })
+            }
+        };
+        println!("{what:<44} {found:>10.3} ms  {judged}");
+        self.figures.insert(what.into(), json!({ "milliseconds": found, "goal": goal }));
+    }
+
+    /// Something else that was counted.
+    pub fn count(&mut self, what: &str, count: u64) {
+        println!("{what:<44} {count:>10}");
+        self.figures.insert(what.into(), json!(count));
+    }
+
+    /// A text.
+    pub fn note(&mut self, what: &str, note: &str) {
+        println!("{what:<44} {note}");
+        self.figures.insert(what.into(), json!(note));
+    }
+
+    /// Everything as JSON, and whether every goal was met.
+    pub fn finish(self) -> (Value, bool) {
+        (Value::Object(self.figures), !self.failed)
+    }
+}
+
+/// How long something takes, and what comes out.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed(), result)
+}
+
+/// The middle one of some times.
+pub fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
