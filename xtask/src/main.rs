@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod demo;
 mod interrupt;
 mod leftovers;
@@ -51,6 +52,11 @@ enum Task {
         #[arg(long, value_name = "PATH")]
         binary: Option<PathBuf>,
     },
+    /// Measure, print figures beside goals, and write them to target/bench/NAME.json.
+    Bench {
+        /// What to measure.
+        what: bench::Bench,
+    },
     /// Format, clippy for host and BPF, documentation, tidy, licences: what CI checks besides the tests.
     Lint,
     /// Check the project's own rules: who may name what, and how long a file is.
@@ -80,6 +86,7 @@ fn main() -> ExitCode {
         Task::Test => suite::run(),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
+        Task::Bench { what } => bench::run(what),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Licences => licences::run(),
