@@ -9,7 +9,7 @@
 //! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
 
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Name of the XDP program in the BPF object.
 pub const PROGRAM: &str = "xroute";
@@ -38,6 +38,8 @@ pub mod map {
     pub const COUNTERS: &str = "COUNTERS";
     /// Per-CPU scratch space of the program.
     pub const SCRATCH: &str = "SCRATCH";
+    /// Per-CPU copy of the query whose labels are stripped on the way to a wildcard.
+    pub const STRIPPED: &str = "STRIPPED";
 }
 
 /// Halves of every table.
@@ -63,6 +65,8 @@ pub const MAX_PIECE: usize = 1024;
 /// Slots of the owner table that are probed at most, from the hashed one on. The compiler grows or
 /// re-seeds the table until every name is within reach.
 pub const MAX_PROBES: usize = 8;
+/// Labels stripped at most on the way to a closest encloser; names with more pass.
+pub const MAX_STRIPPED: u32 = 8;
 /// Slot index, partition or wildcard that means "none".
 pub const NONE: u32 = u32::MAX;
 /// Capacity of a half is `mask + 1`, a power of two, at least this (so that a probe never wraps oddly).
@@ -163,6 +167,8 @@ impl Generation {
     pub const PASS_COOKIE: u16 = 1;
     /// Queries with an NSID option (RFC 5001) pass.
     pub const PASS_NSID: u16 = 2;
+    /// Some name is a wildcard: a name without a slot may be covered.
+    pub const WILDCARDS: u16 = 4;
 
     /// [`Generation::ipv4`] as words in memory order.
     #[inline(always)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::abi::{Answer, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::abi::{Answer, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
 use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;
@@ -146,7 +146,10 @@ pub fn compile(
         entries.push(owners::Entry { name, owner, line });
     }
     let (owners, seed) = owners::place(&entries, seeds)?;
-    let generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    let mut generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    if entries.iter().any(|entry| entry.name.is_wildcard()) {
+        generation.flags |= Generation::WILDCARDS;
+    }
     let (locations4, locations6) = locations(&snapshot.atlas);
     let tables = Tables { generation, owners, regions, answers, cells, lines, locations4, locations6 };
     Ok(Compiled { tables, blocks, blocks_of, store })

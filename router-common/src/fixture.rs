@@ -10,9 +10,9 @@ use crate::atlas::Atlas;
 use crate::decide::{Asked, Asker, Distribution, Records, Snapshot, distribution};
 use crate::geo_regions::parse_code;
 use crate::model::{
-    AddressRange, AdminStatus, AllDown, Coordinates, Endpoint, EndpointId, Method, MinChildren, Model,
-    Monitor, Parts, ProbeDestination, ProbeMethod, ProbeProtocol, ProbeTarget, Profile, ProfileId, RrSet,
-    Soa, Target, WindowRule, Zone, rtype,
+    AddressRange, AdminStatus, AllDown, Connection, Coordinates, Endpoint, EndpointId, Method, MinChildren,
+    Model, Monitor, Parts, ProbeDestination, ProbeTarget, Profile, ProfileId, RrSet, Soa, Source, Target,
+    WindowRule, Zone, rtype,
 };
 use crate::name::Name;
 use crate::share::Share;
@@ -66,20 +66,16 @@ pub(crate) fn record(zone: &mut Zone, owner: &str, rtype: u16, rdata: &[u8]) {
 
 fn monitor() -> Monitor {
     Monitor {
-        target: ProbeTarget {
+        target: ProbeTarget::Tcp(Connection {
             destination: ProbeDestination::Domain(name("probe.example.net")),
             port: 80,
-            protocol: ProbeProtocol::Http,
-            method: ProbeMethod::Head,
-            path: "/".into(),
-            host: "probe.example.net".into(),
-            headers: Vec::new(),
-            verify: true,
-        },
+            source: Source::default(),
+        }),
         expected_status: vec![(200, 200)],
         interval: Duration::from_secs(30),
         timeout: Duration::from_secs(10),
         window: WindowRule::Samples { size: 4, successful: 2 },
+        hold: Duration::ZERO,
     }
 }
 

@@ -12,6 +12,6 @@ mod observation;
 mod strip;
 mod window;
 
-pub use observation::{Observation, Outcome, ProbeFault, Sample, Stage, TlsFault, judge};
+pub use observation::{Observation, Outcome, ProbeFault, Sample, Stage, TlsFault, UnknownFault, judge};
 pub use strip::Strip;
 pub use window::{LATENCY_WEIGHT, LastSample, Record, Window, smooth, step, verdict};

@@ -141,6 +141,8 @@ pub trait Tables {
     fn location(&self, client: &Client) -> Option<LocationEntry>;
     /// A uniform random number.
     fn random(&self) -> u32;
+    /// The slot of the wildcard that covers a name without a slot: [`crate::wildcard::find_covering`].
+    fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss>;
 }
 
 /// Folds ASCII upper case in eight octets at once (RFC 4343 §3); other octets stay. Length octets are
@@ -241,9 +243,30 @@ fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, quer
     true
 }
 
-/// Finds the owner that is exactly the query's name.
+/// The owner of the query's name: its own, or that of the wildcard that covers it.
 #[inline(always)]
 pub fn find_owner<'t, T: Tables>(
+    tables: &'t T,
+    generation: &Generation,
+    query: &Query,
+    hash: u64,
+) -> Result<&'t Owner, Miss> {
+    let owner = match find_slot(tables, generation, query, hash) {
+        Err(Miss::UnknownName) if generation.flags & Generation::WILDCARDS != 0 => {
+            let slot = tables.covering(generation, query)?;
+            tables.owner(generation.owners.wrapping_add(slot & generation.owner_mask)).ok_or(Miss::Broken)?
+        }
+        found => found?,
+    };
+    if owner.flags & Owner::PASS != 0 {
+        return Err(Miss::Deferred);
+    }
+    Ok(owner)
+}
+
+/// Finds the slot of exactly the query's name.
+#[inline(always)]
+pub fn find_slot<'t, T: Tables>(
     tables: &'t T,
     generation: &Generation,
     query: &Query,
@@ -257,9 +280,6 @@ pub fn find_owner<'t, T: Tables>(
             return Err(Miss::UnknownName);
         }
         if owner.hash == hash && same_name(tables, generation, owner, query) {
-            if owner.flags & Owner::PASS != 0 {
-                return Err(Miss::Deferred);
-            }
             return Ok(owner);
         }
         probe += 1;

@@ -11,8 +11,13 @@ use std::time::Duration;
 
 use crate::name::Name;
 
+mod probe;
 mod validate;
 
+pub use probe::{
+    Authorities, Connection, HttpProbe, Monitor, ProbeDestination, ProbeMethod, ProbeTarget, Program, Source,
+    StateFile, Trust, WindowRule,
+};
 pub use validate::{Invalid, Key, MAX_ENDPOINTS, MAX_NESTING, MAX_TTL, Place};
 
 /// Position of a zone in [`Model::zones`].
@@ -263,88 +268,6 @@ impl Default for MinChildren {
     fn default() -> Self {
         Self { any: 1, ipv4: None, ipv6: None }
     }
-}
-
-/// Protocol of a probe.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ProbeProtocol {
-    /// Plain HTTP.
-    Http,
-    /// HTTP over TLS.
-    Https,
-    /// A TCP connection.
-    Tcp,
-}
-
-/// Request method of an HTTP probe.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ProbeMethod {
-    /// No body wanted.
-    Head,
-    /// The body is read to its last byte.
-    Get,
-}
-
-/// What is sent, and to whom: two endpoints with an equal target are probed once.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ProbeTarget {
-    /// Address or name to connect to.
-    pub destination: ProbeDestination,
-    /// TCP port.
-    pub port: u16,
-    /// Protocol.
-    pub protocol: ProbeProtocol,
-    /// HTTP method; `Head` for TCP.
-    pub method: ProbeMethod,
-    /// HTTP path; `/` for TCP.
-    pub path: String,
-    /// `Host` header and SNI.
-    pub host: String,
-    /// Further headers, in the order of their names.
-    pub headers: Vec<(String, String)>,
-    /// Whether the certificate is verified.
-    pub verify: bool,
-}
-
-/// Where a probe connects to.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum ProbeDestination {
-    /// The endpoint's first address.
-    Address(IpAddr),
-    /// The endpoint's domain name, resolved by the system.
-    Domain(Name),
-}
-
-/// When a sequence of samples counts as healthy (ROUTING.md §6).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WindowRule {
-    /// At least `successful` of the last `size`; missing ones count as successes.
-    Samples {
-        /// 1..=64.
-        size: u8,
-        /// 1..=size.
-        successful: u8,
-    },
-    /// Unhealthy when more than this many consecutive ones failed; healthy after one success.
-    Tolerated {
-        /// 0..=9.
-        failures: u8,
-    },
-}
-
-/// An endpoint's effective monitor.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Monitor {
-    /// What is sent.
-    pub target: ProbeTarget,
-    /// Inclusive ranges of healthy status codes, 1..=8 of them.
-    pub expected_status: Vec<(u16, u16)>,
-    /// At least 1 s.
-    pub interval: Duration,
-    /// Shorter than the interval.
-    pub timeout: Duration,
-    /// When it counts as healthy.
-    pub window: WindowRule,
 }
 
 /// One thing that a profile may answer with.

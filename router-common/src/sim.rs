@@ -3,13 +3,14 @@
 use std::cell::Cell as Mutable;
 use std::net::IpAddr;
 
-use crate::abi::{Answer, Cell, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick};
+use crate::abi::{Answer, Cell, Generation, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick};
 use crate::compile::words;
 use crate::decide::Asker;
 use crate::lookup::{self, Client, Hit, Miss, Query, Tables as Reading, hash_name, hashed_bits};
 use crate::name::Name;
 use crate::share::Share;
 use crate::tables::Tables;
+use crate::wildcard::{find_covering, step};
 
 /// Compiled tables, read as the XDP program reads them.
 pub struct Sim<'t> {
@@ -229,6 +230,11 @@ impl Reading for Sim<'_> {
             });
             found.map(|&(_, entry)| entry)
         }
+    }
+
+    fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss> {
+        let mut stripped = *query;
+        find_covering(|| step(self, generation, &mut stripped))
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).

@@ -72,7 +72,7 @@ pub const OPT_HEADER: u32 = 11;
 /// Octets of an EDNS option's code and length.
 pub const OPTION_HEADER: u32 = 4;
 /// EDNS options that the fast path walks over; a query with more passes.
-pub const MAX_OPTIONS: u32 = 16;
+pub const MAX_OPTIONS: u32 = 8;
 /// DO, in the OPT record's flags.
 pub const EDNS_DO: u16 = 0x8000;
 /// Option code of NSID (RFC 5001).

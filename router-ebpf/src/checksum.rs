@@ -1,45 +1,13 @@
 //! Summing up a range of the packet.
 
-use aya_ebpf::bindings::xdp_md;
 use router_common::wire::{MAX_QUERY, Sum, UDP_HEADER};
 
 use crate::packet::{Packet, opaque};
 
-/// What [`sum_range`] returns when the range is not in the packet.
-const UNREADABLE: u32 = u32::MAX;
-
-/// Sum of a UDP datagram, 8..=[`MAX_QUERY`] + 8 octets from `offset` on; `None` when it is not in the
-/// packet.
+/// Sum of at most [`MAX_QUERY`] + 8 octets from `offset` on, with at least 8 before their end in the packet;
+/// `None` when they are not all there.
 #[inline(always)]
-pub fn sum_datagram(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
-    // SAFETY: the context is the kernel's.
-    match unsafe { sum_range(packet.context(), offset, len) } {
-        UNREADABLE => None,
-        folded => Some(Sum::from_folded(folded as u16)),
-    }
-}
-
-/// The folded sum, or [`UNREADABLE`]. `len` is at least 8.
-///
-/// A global function: the verifier checks it by itself, once, for all arguments, instead of following each
-/// way out of its loop through the rest of the program.
-///
-/// # Safety
-///
-/// `context` is the kernel's.
-#[inline(never)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sum_range(context: *mut xdp_md, offset: u32, len: u32) -> u32 {
-    // SAFETY: the caller's promise.
-    let packet = unsafe { Packet::new(context) };
-    match sum(&packet, offset, len) {
-        Some(sum) => u32::from(sum.fold()),
-        None => UNREADABLE,
-    }
-}
-
-#[inline(always)]
-fn sum(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
+pub fn sum(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
     let mut left = opaque(len as usize);
     if left > (UDP_HEADER + MAX_QUERY) as usize {
         return None;

@@ -2,12 +2,12 @@
 //! else, untouched, up the normal stack.
 //!
 //! On another target than BPF this is an empty program, so that the workspace builds and clippy sees it.
+#![expect(missing_docs, reason = "the xdp macro makes a function without the comment of ours")]
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 mod checksum;
 mod clock;
-mod headroom;
 mod maps;
 mod packet;
 mod parse;
@@ -15,6 +15,7 @@ mod reply;
 mod scratch;
 mod stats;
 mod tables;
+mod wildcard;
 
 use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::macros::xdp;

@@ -13,6 +13,7 @@ use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use router_common::abi::{Cell, Generation, HALVES, Line, LocationEntry, Owner};
 use router_common::counter::Counter;
+use router_common::lookup::Query;
 
 use crate::scratch::Scratch;
 
@@ -65,3 +66,7 @@ pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT }> = PerCpuArray::new();
 /// [`router_common::abi::map::SCRATCH`].
 #[btf_map]
 pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+
+/// [`router_common::abi::map::STRIPPED`].
+#[btf_map]
+pub static STRIPPED: PerCpuArray<Query, 1> = PerCpuArray::new();

@@ -29,12 +29,6 @@ impl Packet {
         Self { context }
     }
 
-    /// What the kernel handed to the program, for a global function.
-    #[inline(always)]
-    pub const fn context(&self) -> *mut xdp_md {
-        self.context
-    }
-
     #[inline(always)]
     fn start(&self) -> usize {
         // SAFETY: the kernel's context lives as long as the program runs.
@@ -106,49 +100,34 @@ impl Packet {
         Some(Cursor { address: opaque(self.start() + offset), end: self.end(), packet: PhantomData })
     }
 
-    /// Makes the packet `len` octets long. When that fails it is as it was, and given back.
+    /// Makes the packet `len` octets long; `end` is where its IP packet ends. When that fails the packet is
+    /// as it was.
     ///
-    /// That fails, too, for a packet in several buffers, whose tail is elsewhere.
+    /// It grows at the head: returned is by how much, which is where its old content begins now. That costs a
+    /// third of growth at the tail, which the kernel fills with zeros, and there is room: up to 256 octets
+    /// in front of every packet, while a veth copies what a local socket sends into a buffer that often ends
+    /// right behind it (`skb_pp_cow_data`, Linux 6.6 on). What does not fit there is tried at the tail.
+    ///
+    /// It fails for a packet in several buffers, whose tail is elsewhere. They are counted only when the
+    /// first does not end with the IP packet, that is, hardly ever: what may be in further ones is then no
+    /// more than padding behind the reply, too.
     #[inline(always)]
-    pub fn resize(self, len: u32) -> Result<Self, Self> {
+    pub fn resize(self, len: u32, end: u32) -> Option<(Self, u32)> {
         let now = self.len();
+        // SAFETY: the context is the kernel's.
+        if now != end && unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
+            return None;
+        }
         let delta = len.wrapping_sub(now) as i32;
-        if delta <= 0 {
-            // What is cut off cannot be brought back, so the buffers are counted before.
-            // SAFETY: the context is the kernel's.
-            if unsafe { bpf_xdp_get_buff_len(self.context) } != u64::from(now) {
-                return Err(self);
-            }
-            if delta == 0 {
-                return Ok(self);
-            }
-        }
         // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
-        if unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
-            return Err(self);
+        if delta > 0 && unsafe { bpf_xdp_adjust_head(self.context, -delta) } == 0 {
+            return Some((self, delta as u32));
         }
-        if self.len() != len {
-            // Another buffer has grown.
-            // SAFETY: as above.
-            unsafe { bpf_xdp_adjust_tail(self.context, -delta) };
-            return Err(self);
+        // SAFETY: as above.
+        if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
+            return None;
         }
-        Ok(self)
-    }
-}
-
-impl Packet {
-    /// Puts `by` octets of anything in front. When that fails the packet is as it was, and given back.
-    ///
-    /// That fails, too, for a packet in several buffers, whose end is elsewhere.
-    #[inline(always)]
-    pub fn grow_at_head(self, by: u32) -> Result<Self, Self> {
-        // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
-        let moved = unsafe {
-            bpf_xdp_get_buff_len(self.context) == u64::from(self.len())
-                && bpf_xdp_adjust_head(self.context, (by as i32).wrapping_neg()) == 0
-        };
-        if moved { Ok(self) } else { Err(self) }
+        Some((self, 0))
     }
 }
 
@@ -194,14 +173,14 @@ pub struct Window<'p, const N: usize> {
     packet: PhantomData<&'p Packet>,
 }
 
-/// An access of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
+/// A load of some width: one instruction, whatever the alignment. (`read_unaligned` becomes one load
 /// per octet on BPF, and a plain access through a misaligned pointer is undefined.)
-macro_rules! access {
-    ($load:ident, $store:ident, $type:ty, $width:literal, $octets:literal) => {
+macro_rules! load {
+    ($load:ident, $type:ty, $width:literal, $octets:literal) => {
         #[doc = concat!("Reads ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $load<const OFFSET: usize>(self) -> $type {
-            const { assert!(OFFSET + $octets <= N) };
+            const { assert!(OFFSET + ($octets - 1) < N) };
             #[cfg(target_arch = "bpf")]
             {
                 let value: u64;
@@ -225,11 +204,16 @@ macro_rules! access {
                 unsafe { ((self.address + OFFSET) as *const $type).read_unaligned() }
             }
         }
+    };
+}
 
+/// A store, likewise.
+macro_rules! store {
+    ($store:ident, $type:ty, $width:literal, $octets:literal) => {
         #[doc = concat!("Writes ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $store<const OFFSET: usize>(self, value: $type) {
-            const { assert!(OFFSET + $octets <= N) };
+            const { assert!(OFFSET + ($octets - 1) < N) };
             #[cfg(target_arch = "bpf")]
             // SAFETY: inside the window (asserted above), which was checked when it was made.
             unsafe {
@@ -251,10 +235,13 @@ macro_rules! access {
 }
 
 impl<const N: usize> Window<'_, N> {
-    access!(u8, set_u8, u8, "u8", 1);
-    access!(u16, set_u16, u16, "u16", 2);
-    access!(u32, set_u32, u32, "u32", 4);
-    access!(u64, set_u64, u64, "u64", 8);
+    load!(u8, u8, "u8", 1);
+    load!(u16, u16, "u16", 2);
+    load!(u32, u32, "u32", 4);
+    load!(u64, u64, "u64", 8);
+    store!(set_u16, u16, "u16", 2);
+    store!(set_u32, u32, "u32", 4);
+    store!(set_u64, u64, "u64", 8);
 
     /// Reads a 16-bit number in network order.
     #[inline(always)]

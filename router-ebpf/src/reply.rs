@@ -1,16 +1,15 @@
 //! A picked answer to a reply. Everything is worked out, and the packet grown, before the first write.
 
-use router_common::abi::{Cell, Generation, INLINE_PIECE, LINE, Line, MAX_PIECE};
+use router_common::abi::{Cell, Generation, INLINE_PIECE, LINE, Line, MAX_NAME, MAX_PIECE};
 use router_common::counter::Counter;
 use router_common::lookup::{Hit, Tables};
 use router_common::verdict::Verdict;
 use router_common::wire::{
-    CLASS_IN, DNS_HEADER, DNS_PORT, ETHERNET_HEADER, Ecs, HOP_LIMIT, IPV4_DONT_FRAGMENT, IPV4_FIRST,
-    IPV4_HEADER, IPV6_HEADER, MIN_PIECE, OPT_WORDS, POINTER, QUESTION_TAIL, Sum, TYPE_A, TYPE_AAAA, UDP,
-    UDP_HEADER, max_payload, pseudo_header, reply_flags, reply_opt,
+    DNS_HEADER, DNS_PORT, ETHERNET_HEADER, Ecs, HOP_LIMIT, IPV4_DONT_FRAGMENT, IPV4_FIRST, IPV4_HEADER,
+    IPV6_HEADER, MAX_VLAN_TAGS, MIN_PIECE, OPT_WORDS, POINTER, QUESTION_TAIL, Sum, UDP, UDP_HEADER, VLAN_TAG,
+    max_payload, pseudo_header, reply_flags, reply_opt,
 };
 
-use crate::headroom::{self, Refused};
 use crate::packet::{Cursor, Packet, opaque};
 use crate::parse::Headers;
 use crate::scratch::Scratch;
@@ -56,24 +55,23 @@ pub fn write(
         return Err(Verdict::Pass(Counter::PassBroken));
     }
     let len = headers.udp + u32::from(plan.udp_len);
-    let packet = match packet.resize(len) {
-        Ok(packet) => packet,
-        Err(packet) => match headroom::grow(packet, len, plan.piece) {
-            Ok(packet) => packet,
-            Err(Refused::Unchanged) => return Err(Verdict::Pass(Counter::PassNoRoom)),
-            Err(Refused::Spoilt) => return Err(Verdict::Abort(Counter::AbortReply)),
-        },
+    let Some((packet, moved)) = packet.resize(len, headers.end) else {
+        return Err(Verdict::Pass(Counter::PassNoRoom));
     };
-    let written = write_headers(&packet, headers, cell, &plan)
+    let moved = scratch.forget(moved);
+    let written = write_headers(&packet, headers, &plan, moved)
+        .and_then(|()| move_question(&packet, headers, &plan, moved))
+        .and_then(|()| write_counts(&packet, headers, cell, &plan))
         .and_then(|()| {
+            // Each way out of a loop knows another length of what was written in it.
+            let at = scratch.forget(plan.piece);
             if plan.piece_len > INLINE_PIECE as u32 {
-                write_lines(&packet, &plan, tables, first_line)
+                write_lines(&packet, &plan, at, tables, first_line)
             } else {
-                write_piece(&packet, &plan, cell)
+                write_piece(&packet, &plan, at, cell)
             }
         })
         .and_then(|()| {
-            // Each way out of the loops above knows another length of the piece.
             let at = scratch.forget(plan.piece + plan.piece_len);
             write_opt(&packet, &plan, at)
         });
@@ -120,8 +118,7 @@ fn plan(
         opt = reply_opt(generation.edns_size, edns.dnssec_ok(), ecs);
     }
 
-    let question_tail = DNS_HEADER + name_len;
-    let piece = question_tail + QUESTION_TAIL;
+    let piece = DNS_HEADER + name_len + QUESTION_TAIL;
     let opt_at = piece + piece_len;
     let payload = opt_at + opt.1;
     if payload > u32::from(max_payload(edns.is_present(), edns.payload(), generation.edns_size)) {
@@ -131,8 +128,6 @@ fn plan(
     let flags = reply_flags(headers.flags);
     let additional = u16::from(edns.is_present());
 
-    let kind = if scratch.query.aaaa { TYPE_AAAA } else { TYPE_A };
-    let kind = Sum::ZERO.add_number(kind).add_number(CLASS_IN);
     let [a, b, c, d, e] = opt.0;
     let opt_sum = Sum::ZERO.add(a.to_le()).add(b.to_le()).add(c.to_le()).add(d.to_le()).add(e.to_le());
     let checksum = pseudo_header(headers.addresses, udp_len)
@@ -144,8 +139,7 @@ fn plan(
         .add_number(u16::from(cell.ancount))
         .add_number(u16::from(cell.nscount))
         .add_number(additional)
-        .add_sum(scratch.name_sum)
-        .add_part(kind, question_tail)
+        .add_sum(scratch.question_sum)
         .add_part(piece_sum, piece)
         .add_part(opt_sum, opt_at)
         .udp_checksum();
@@ -153,18 +147,32 @@ fn plan(
     Ok(Plan { piece, piece_len, owner: owner.to_be(), opt, udp_len, checksum, flags, additional })
 }
 
-/// Writes everything before the question. `None` before the first write when the packet is too short.
+/// Writes everything before the question; what the query had there begins `moved` octets further behind.
+/// `None` before the first write when the packet is too short.
 #[inline(always)]
-fn write_headers(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -> Option<()> {
+fn write_headers(packet: &Packet, headers: &Headers, plan: &Plan, moved: u32) -> Option<()> {
     const MESSAGE: usize = (UDP_HEADER + DNS_HEADER) as usize;
     let frame = packet.front::<{ ETHERNET_HEADER as usize }>()?;
     let message = packet.at::<MESSAGE>(headers.udp)?;
-    let piece_end = (plan.piece + plan.piece_len).wrapping_sub(MIN_PIECE);
-    packet.at::<{ MIN_PIECE as usize }>(piece_end)?;
+    packet.before::<{ MIN_PIECE as usize }>(plan.piece + plan.piece_len)?;
+    let old = packet.at::<{ ETHERNET_HEADER as usize }>(moved)?;
+    let (ours, our_end) = (old.u32::<0>(), old.u16::<4>());
+    let (theirs, their_end) = (old.u32::<6>(), old.u16::<10>());
+    let ethertype = old.u16::<12>();
+    let tag = |number: u32| packet.at::<{ VLAN_TAG as usize }>(moved + ETHERNET_HEADER + number * VLAN_TAG);
+    let mut tags = [0; MAX_VLAN_TAGS as usize];
+    if headers.link > ETHERNET_HEADER {
+        tags[0] = tag(0)?.u32::<0>();
+    }
+    if headers.link > ETHERNET_HEADER + VLAN_TAG {
+        tags[1] = tag(1)?.u32::<0>();
+    }
+    let old_ip = headers.link.wrapping_add(moved);
     if headers.ipv6 {
         let ip = packet.at::<{ IPV6_HEADER as usize }>(headers.link)?;
-        let source = [ip.u64::<8>(), ip.u64::<16>()];
-        let destination = [ip.u64::<24>(), ip.u64::<32>()];
+        let old = packet.at::<{ IPV6_HEADER as usize }>(old_ip)?;
+        let source = [old.u64::<8>(), old.u64::<16>()];
+        let destination = [old.u64::<24>(), old.u64::<32>()];
         // Flow label 0: the client's label says nothing about the way back (RFC 6437 §3).
         ip.set_u32::<0>(0x6000_0000u32.to_be());
         ip.set_u16::<4>(plan.udp_len.to_be());
@@ -175,7 +183,8 @@ fn write_headers(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -
         ip.set_u64::<32>(source[1]);
     } else {
         let ip = packet.at::<{ IPV4_HEADER as usize }>(headers.link)?;
-        let (source, destination) = (ip.u32::<12>(), ip.u32::<16>());
+        let old = packet.at::<{ IPV4_HEADER as usize }>(old_ip)?;
+        let (source, destination) = (old.u32::<12>(), old.u32::<16>());
         let len = (IPV4_HEADER as u16).wrapping_add(plan.udp_len);
         let first = u16::from_be_bytes([IPV4_FIRST, 0]);
         let hops = u16::from_be_bytes([HOP_LIMIT, UDP]);
@@ -187,53 +196,88 @@ fn write_headers(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -
             .add_number(IPV4_DONT_FRAGMENT)
             .add_number(hops)
             .checksum();
-        ip.set_u16::<0>(first.to_be());
-        ip.set_u16::<2>(len.to_be());
-        ip.set_u16::<4>(0);
-        ip.set_u16::<6>(IPV4_DONT_FRAGMENT.to_be());
+        ip.set_u32::<0>(u32::from(first).wrapping_shl(16).wrapping_add(u32::from(len)).to_be());
+        ip.set_u32::<4>(u32::from(IPV4_DONT_FRAGMENT).to_be());
         ip.set_u16::<8>(hops.to_be());
         ip.set_u16::<10>(checksum);
         ip.set_u32::<12>(destination);
         ip.set_u32::<16>(source);
     }
-    let (ours, our_end) = (frame.u32::<0>(), frame.u16::<4>());
-    let (theirs, their_end) = (frame.u32::<6>(), frame.u16::<10>());
     frame.set_u32::<0>(theirs);
     frame.set_u16::<4>(their_end);
     frame.set_u32::<6>(ours);
     frame.set_u16::<10>(our_end);
+    frame.set_u16::<12>(ethertype);
+    let tag = |number: u32| packet.at::<{ VLAN_TAG as usize }>(ETHERNET_HEADER + number * VLAN_TAG);
+    if headers.link > ETHERNET_HEADER {
+        tag(0)?.set_u32::<0>(tags[0]);
+    }
+    if headers.link > ETHERNET_HEADER + VLAN_TAG {
+        tag(1)?.set_u32::<0>(tags[1]);
+    }
 
     message.set_u16::<0>(DNS_PORT.to_be());
     message.set_u16::<2>((headers.ports.to_le() as u16).to_le());
     message.set_u16::<4>(plan.udp_len.to_be());
     message.set_u16::<6>(plan.checksum);
-    // The ID stays.
+    message.set_u16::<8>(headers.id);
     message.set_u16::<10>(plan.flags.to_be());
-    message.set_u16::<12>(1u16.to_be());
-    message.set_u16::<14>(u16::from(cell.ancount).to_be());
-    message.set_u16::<16>(u16::from(cell.nscount).to_be());
-    message.set_u16::<18>(plan.additional.to_be());
+    Some(())
+}
+
+/// Moves the question to where it belongs, when the packet has grown at its head.
+#[inline(always)]
+fn move_question(packet: &Packet, headers: &Headers, plan: &Plan, moved: u32) -> Option<()> {
+    if moved == 0 {
+        return Some(());
+    }
+    let question = headers.udp.wrapping_add(UDP_HEADER + DNS_HEADER);
+    // The last word overlaps the one before, and is read before anything is written over it.
+    let last = packet.before::<8>(plan.piece.wrapping_add(moved))?.u64::<0>();
+    let mut from = packet.cursor(question.wrapping_add(moved))?;
+    let mut to = packet.cursor(question)?;
+    let mut left = opaque(plan.piece.wrapping_sub(question) as usize);
+    if left > MAX_NAME + QUESTION_TAIL as usize {
+        return None;
+    }
+    while left >= 8 {
+        to.next::<8>()?.set_u64::<0>(from.next::<8>()?.u64::<0>());
+        left = opaque(left - 8);
+    }
+    packet.before::<8>(plan.piece)?.set_u64::<0>(last);
+    Some(())
+}
+
+/// Writes QDCOUNT, ANCOUNT, NSCOUNT and ARCOUNT.
+///
+/// Not with the other headers: moving the shortest questions by whole words brings the end of the old
+/// header along.
+#[inline(always)]
+fn write_counts(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -> Option<()> {
+    let counts =
+        1 << 48 | u64::from(cell.ancount) << 32 | u64::from(cell.nscount) << 16 | u64::from(plan.additional);
+    packet.before::<8>(headers.udp.wrapping_add(UDP_HEADER + DNS_HEADER))?.set_u64::<0>(counts.to_be());
     Some(())
 }
 
 /// Writes a piece that its cell holds.
 #[inline(always)]
-fn write_piece(packet: &Packet, plan: &Plan, cell: &Cell) -> Option<()> {
-    let mut writer = Writer::new(packet, plan.piece, plan.piece_len)?;
+fn write_piece(packet: &Packet, plan: &Plan, at: u32, cell: &Cell) -> Option<()> {
+    let mut writer = Writer::new(packet, at, plan.piece_len)?;
     let words = cell.piece_words();
     let mut i = 0;
     while i < words.len() && writer.left > 0 {
         writer.word(words[i])?;
         i += 1;
     }
-    packet.at::<2>(plan.piece)?.set_u16::<0>(plan.owner);
+    packet.at::<2>(at)?.set_u16::<0>(plan.owner);
     Some(())
 }
 
 /// Writes a piece that stands in lines.
 #[inline(always)]
-fn write_lines(packet: &Packet, plan: &Plan, tables: &Half, first_line: u32) -> Option<()> {
-    let mut writer = Writer::new(packet, plan.piece, plan.piece_len)?;
+fn write_lines(packet: &Packet, plan: &Plan, at: u32, tables: &Half, first_line: u32) -> Option<()> {
+    let mut writer = Writer::new(packet, at, plan.piece_len)?;
     let mut line = 0;
     while line < (MAX_PIECE / LINE) as u32 && writer.left > 0 {
         let words: &[u64; LINE / 8] = tables.line(first_line.wrapping_add(line)).map(Line::words)?;
@@ -244,7 +288,7 @@ fn write_lines(packet: &Packet, plan: &Plan, tables: &Half, first_line: u32) -> 
         }
         line += 1;
     }
-    packet.at::<2>(plan.piece)?.set_u16::<0>(plan.owner);
+    packet.at::<2>(at)?.set_u16::<0>(plan.owner);
     Some(())
 }
 

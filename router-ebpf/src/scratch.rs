@@ -13,8 +13,8 @@ pub struct Scratch {
     pub query: Query,
     /// Hash of the name.
     pub hash: u64,
-    /// Sum of QNAME.
-    pub name_sum: Sum,
+    /// Sum of QNAME; after [`crate::parse`] of the whole question.
+    pub question_sum: Sum,
     /// The query's OPT record.
     pub edns: Edns,
     /// See [`crate::clock`].

@@ -3,11 +3,12 @@
 use aya_ebpf::helpers::bpf_get_prandom_u32;
 use aya_ebpf::maps::lpm_trie::Key;
 use router_common::abi::{Answer, Cell, Control, Generation, Line, LocationEntry, Owner};
-use router_common::lookup::{Client, Tables};
+use router_common::lookup::{Client, Miss, Query, Tables};
 
 use crate::maps::{
     ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, LOCATIONS_IPV4, LOCATIONS_IPV6, OWNERS, REGIONS,
 };
+use crate::wildcard;
 
 /// The control word, read once: the agent flips it with one store.
 #[inline(always)]
@@ -38,6 +39,18 @@ impl Half {
     #[inline(always)]
     pub const fn active(control: Control) -> Self {
         Self(control.half() as u32 & 1)
+    }
+
+    /// The half of this number; 0 or 1.
+    #[inline(always)]
+    pub const fn numbered(number: u32) -> Self {
+        Self(number & 1)
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub const fn number(&self) -> u32 {
+        self.0
     }
 
     /// What is fixed for its generation.
@@ -90,6 +103,11 @@ impl Tables for Half {
             let key = unsafe { &*(&raw const key).cast::<Key<[u8; 16]>>() };
             LOCATIONS_IPV6.get(self.0)?.get(key).copied()
         }
+    }
+
+    #[inline(always)]
+    fn covering(&self, _: &Generation, query: &Query) -> Result<u32, Miss> {
+        wildcard::covering(self, query)
     }
 
     #[inline(always)]

@@ -6,20 +6,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use router_common::atlas::Atlas;
 use router_common::compile::{CompileError, Compiled, Room, compile};
 use router_common::decide::Snapshot;
 use router_common::diff::Operation;
 use router_common::model::{EndpointId, Method, ProbeTarget};
 use router_common::tables::Frontage;
-use router_common::view::{Health, HealthView};
+use router_common::view::{Geography, Health, HealthView, Latency};
 
 use crate::config::Config;
 use crate::dns;
-use crate::probe::{Monitors, Observed};
+use crate::probe::{Monitors, Observed, Schedule};
 use crate::settings::Server;
 
+mod draft;
 mod report;
+mod state;
+
+pub use draft::{Basis, Draft, Refused};
 
 /// Everything that can happen to the agent.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub enum Effect {
     Install,
     /// Answer from this in userspace from now on.
     Serve(Arc<dns::Service>),
+    /// Probe these from now on, and nothing else.
+    Probe(Vec<(ProbeTarget, Schedule)>),
 }
 
 /// Configuration, health and tables of a running agent.
@@ -47,6 +52,8 @@ pub struct Agent {
     settings: Server,
     frontage: Frontage,
     snapshot: Snapshot,
+    geography: Arc<Geography>,
+    latency: Arc<Latency>,
     monitors: Monitors,
     compiled: Compiled,
     room: Room,
@@ -56,19 +63,12 @@ impl Agent {
     /// Compiles a loaded configuration. `health` stands in for the monitors until they have verdicts.
     pub fn new(config: Config, health: HealthView) -> Result<Self, CompileError> {
         let Config { server, model, geography, latency, .. } = config;
-        let atlas = Atlas::build(&model, &geography, &latency);
-        let frontage = Frontage {
-            addresses: server.listen.iter().map(|address| address.ip()).collect(),
-            vlans: server.vlans.clone(),
-            // The datapath knows them and puts them in.
-            interfaces: Vec::new(),
-            edns_size: server.edns_size,
-            flags: 0,
-        };
         let monitors = Monitors::new(&model);
-        let snapshot = Snapshot { model: Arc::new(model), atlas: Arc::new(atlas), health: Arc::new(health) };
-        let compiled = compile(&snapshot, &frontage, seed, 1)?;
-        Ok(Self { settings: server, frontage, snapshot, monitors, compiled, room: Room::UNBOUNDED })
+        let (geography, latency) = (Arc::new(geography), Arc::new(latency));
+        let draft = Draft::build(server, Arc::new(model), geography, latency, Arc::new(health))?;
+        let Draft { settings, frontage, snapshot, geography, latency, compiled, .. } = draft;
+        let room = Room::UNBOUNDED;
+        Ok(Self { settings, frontage, snapshot, geography, latency, monitors, compiled, room })
     }
 
     /// The settings it runs with.
@@ -111,7 +111,7 @@ impl Agent {
         let mut verdicts = Vec::new();
         let mut changed = Vec::new();
         for one in observed {
-            verdicts.extend(self.monitors.observe(&one.target, &one.observation, now));
+            verdicts.extend(self.monitors.observed(one, now));
             changed.extend(self.faster_or_slower(&one.target));
         }
         if verdicts.is_empty() && changed.is_empty() {
@@ -130,17 +130,22 @@ impl Agent {
         let changed: Vec<EndpointId> = changed.into_iter().map(|(endpoint, _)| endpoint).collect();
         let mut effects: Vec<Effect> =
             verdicts.into_iter().map(|(endpoint, health)| Effect::Verdict(endpoint, health)).collect();
-        match self.compiled.update(&self.snapshot, &changed, &self.room) {
-            Ok(operations) if operations.is_empty() => {}
-            Ok(operations) => effects.push(Effect::Apply(operations)),
+        effects.extend(self.write(&changed)?);
+        effects.push(Effect::Serve(Arc::new(self.service())));
+        Ok(effects)
+    }
+
+    /// Recompiles what can see these endpoints.
+    fn write(&mut self, changed: &[EndpointId]) -> Result<Option<Effect>, CompileError> {
+        match self.compiled.update(&self.snapshot, changed, &self.room) {
+            Ok(operations) if operations.is_empty() => Ok(None),
+            Ok(operations) => Ok(Some(Effect::Apply(operations))),
             Err(_) => {
                 let serial = self.compiled.tables.generation.serial + 1;
                 self.compiled = compile(&self.snapshot, &self.frontage, seed, serial)?;
-                effects.push(Effect::Install);
+                Ok(Some(Effect::Install))
             }
         }
-        effects.push(Effect::Serve(Arc::new(self.service())));
-        Ok(effects)
     }
 
     /// Endpoints on this target whose profile chooses by our own probes' latency, when it moved.
@@ -165,3 +170,6 @@ fn seed() -> [u64; 2] {
     let state = RandomState::new();
     [state.hash_one(0u8), state.hash_one(1u8)]
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,9 @@ use serde::Serialize;
 mod check;
 mod client;
 mod explain;
+mod map;
+mod probe;
+mod reload;
 mod run;
 mod status;
 
@@ -36,6 +39,12 @@ enum Command {
     Check(check::Check),
     /// Say what a query would be answered with, and why.
     Explain(explain::Explain),
+    /// Load the configuration anew; done when the fast path answers from it.
+    Reload(reload::Reload),
+    /// Say what is known of a client's address, and what profiles make of it.
+    Map(map::Map),
+    /// Probe an endpoint now, and print exactly what is sent and got.
+    Probe(probe::Probe),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
 }
@@ -81,13 +90,23 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run.execute(),
         Command::Check(check) => check.execute(),
         Command::Explain(explain) => explain.execute(),
+        Command::Reload(reload) => reload.execute(),
+        Command::Map(map) => map.execute(),
+        Command::Probe(probe) => {
+            return match probe.execute() {
+                Ok(code) => code,
+                Err(error) => failed(&error),
+            };
+        }
         Command::Status(status) => status.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xroute: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("xroute: {error:#}");
+    ExitCode::FAILURE
 }

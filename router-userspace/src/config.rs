@@ -13,6 +13,7 @@ use router_common::view::{Geography, Latency};
 use toml::de::DeTable;
 
 use crate::fault::Fault;
+use crate::feed::{Feed, FeedKind};
 use crate::geo::{self, Wanted};
 use crate::latency;
 use crate::settings::Server;
@@ -55,6 +56,8 @@ pub struct Config {
     pub warnings: Vec<Warning>,
     /// Every file that was read, the configuration itself first.
     pub sources: Vec<PathBuf>,
+    /// Those of them that hold data and are watched while the agent runs.
+    pub feeds: Vec<Feed>,
 }
 
 /// Every mistake of a configuration, one a line, in file order. There is at least one.
@@ -87,8 +90,15 @@ impl std::error::Error for ConfigErrors {}
 /// # Errors
 /// Every mistake.
 pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
-    let path = path.as_ref();
-    let loader = Loader::new(&Disk);
+    load_from(path.as_ref(), &Disk)
+}
+
+/// [`load`], with the configuration itself from `files` as well.
+///
+/// # Errors
+/// Every mistake.
+pub fn load_from(path: &Path, files: &dyn Files) -> Result<Config, ConfigErrors> {
+    let loader = Loader::new(files);
     match loader.read(path) {
         Ok(octets) => read(path, octets, loader),
         Err(why) => Err(ConfigErrors(vec![Fault {
@@ -121,6 +131,7 @@ fn read(path: &Path, octets: Vec<u8>, loader: Loader<'_>) -> Result<Config, Conf
         database: None,
         geography: Geography::default(),
         latency: Latency::default(),
+        feeds: Vec::new(),
     };
     load.main(path, octets);
     load.finish(path)
@@ -139,6 +150,7 @@ struct Load<'f> {
     database: Option<(reader::Spot, PathBuf, Vec<u8>)>,
     geography: Geography,
     latency: Latency,
+    feeds: Vec<Feed>,
 }
 
 impl Load<'_> {
@@ -149,6 +161,9 @@ impl Load<'_> {
         let top = Table::new("the configuration", &source, &faults, &tree, 0..0);
         if let Some(table) = top.table("server", "[server]") {
             self.server = server::read(table, &mut self.warnings);
+        }
+        if let Some(table) = top.table("probes", "[probes]") {
+            self.server.probes = server::probes(table);
         }
         if let Some(table) = top.table("geo", "[geo]") {
             self.geo(table);
@@ -189,7 +204,7 @@ impl Load<'_> {
     fn include(&mut self, source: &Arc<Source>, faults: &Faults) {
         let Some(tree) = self.tree(source) else { return };
         let top = Table::new("an included file", source, faults, &tree, 0..0);
-        for key in ["server", "geo", "latency", "include"] {
+        for key in ["server", "probes", "geo", "latency", "include"] {
             top.refuse(key, "is allowed in the main file only");
         }
         self.zones_and_profiles(&top);
@@ -242,7 +257,7 @@ impl Load<'_> {
             }
         }
         for table in top.tables("profile", "[[profile]]") {
-            self.reads.push(profile::read(table));
+            self.reads.push(profile::read(table, &self.loader));
         }
     }
 
@@ -251,6 +266,7 @@ impl Load<'_> {
         if let Some(value) = table.value("database")
             && let Some((path, octets)) = self.named(&table, "database")
         {
+            self.feeds.push(Feed { kind: FeedKind::GeoDatabase, path: path.clone() });
             self.database = Some((table.spot_of(value), path, octets));
         }
         if let Some((path, octets)) = self.named(&table, "overrides") {
@@ -258,6 +274,7 @@ impl Load<'_> {
                 Ok(rows) => self.geography.overrides = rows,
                 Err(faults) => table.faults().extend(faults),
             }
+            self.feeds.push(Feed { kind: FeedKind::GeoOverrides, path });
         }
         if !table.has("database") && !table.has("overrides") {
             table.fault("[geo] has neither database nor overrides".into());
@@ -274,6 +291,7 @@ impl Load<'_> {
                 Ok(rows) => self.latency = rows,
                 Err(faults) => table.faults().extend(faults),
             }
+            self.feeds.push(Feed { kind: FeedKind::LatencyTable, path });
         }
         if let Some(regions) = table.table("regions", "[latency.regions.…]") {
             for (name, spot, value) in regions.entries() {
@@ -357,6 +375,7 @@ impl Load<'_> {
                     latency: self.latency,
                     warnings,
                     sources,
+                    feeds: self.feeds,
                 })
             }
             _ => {

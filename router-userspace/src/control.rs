@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Json;
@@ -9,24 +10,32 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::dns;
 use crate::explain::{Explanation, Question};
+use crate::map::{MappedAddress, map_address};
 
 mod report;
 
-pub use report::{EndpointReport, InterfaceReport, ProfileReport, StatusReport};
+pub use report::{
+    EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
+    StatusReport,
+};
 
 /// What the API asks of the agent's loop; each carries the way back.
-#[derive(Debug)]
 pub enum Request {
     /// The whole status.
     Status(oneshot::Sender<StatusReport>),
     /// An explanation.
     Explain(Question, oneshot::Sender<Explanation>),
+    /// What the userspace server answers from.
+    Service(oneshot::Sender<Arc<dns::Service>>),
+    /// Load the configuration anew; answered when it serves, or with every mistake.
+    Reload(oneshot::Sender<Result<ReloadReport, String>>),
 }
 
 /// Query string of `/v1/explain`.
@@ -37,6 +46,12 @@ struct ExplainQuery {
     rtype: String,
     client: IpAddr,
     ecs: Option<String>,
+}
+
+/// Query string of `/v1/map`.
+#[derive(Deserialize, Debug)]
+struct MapQuery {
+    address: IpAddr,
 }
 
 fn default_type() -> String {
@@ -54,11 +69,18 @@ impl IntoResponse for Refusal {
 
 type Requests = State<mpsc::Sender<Request>>;
 
-/// The routes, over a way to the agent's loop.
+/// What the control socket offers, over a way to the agent's loop.
 pub fn routes(requests: mpsc::Sender<Request>) -> Router {
+    let changes = Router::new().route("/v1/reload", post(reload)).with_state(requests.clone());
+    read_only(requests).merge(changes)
+}
+
+/// What `server.http` offers: whoever reaches that address may look, and change nothing.
+pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
+        .route("/v1/map", get(map))
         .route("/metrics", get(metrics))
         .with_state(requests)
 }
@@ -90,6 +112,22 @@ async fn explain(
     let question = Question::parse(&query.name, &query.rtype, query.client, query.ecs.as_deref())
         .map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("{error:#}")))?;
     ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
+}
+
+async fn map(
+    State(requests): Requests,
+    Query(query): Query<MapQuery>,
+) -> Result<Json<MappedAddress>, Refusal> {
+    let service = ask(&requests, Request::Service).await?;
+    // Beside the agent's loop: it takes a decision for each profile.
+    let mapped = tokio::task::spawn_blocking(move || map_address(&service.snapshot, query.address)).await;
+    let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, String::from("the look-up failed"));
+    mapped.map(Json).map_err(failed)
+}
+
+async fn reload(State(requests): Requests) -> Result<Json<ReloadReport>, Refusal> {
+    let reloaded = ask(&requests, Request::Reload).await?;
+    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
 /// Opens the control socket; a socket file whose agent is gone is replaced, a live one is refused.

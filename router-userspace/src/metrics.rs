@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::control::StatusReport;
+use crate::control::{ProbesReport, StatusReport};
 
 /// Content type of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,6 +32,11 @@ struct Exposition(StatusReport);
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let report = &self.0;
+        let endpoints = || {
+            report.profiles.iter().flat_map(|profile| {
+                profile.endpoints.iter().map(move |endpoint| (profile.name.as_str(), endpoint))
+            })
+        };
         let mut family = encoder.encode_descriptor(
             "outcomes",
             "Queries by path and outcome",
@@ -73,6 +78,44 @@ impl Collector for Exposition {
             }
         }
         let mut family = encoder.encode_descriptor(
+            "endpoint_latency_quantile_seconds",
+            "Latency of the healthy ones among the last 64 probes",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (profile, endpoint) in endpoints() {
+            for (quantile, latency) in [
+                ("0.5", endpoint.latency_p50_ms),
+                ("0.9", endpoint.latency_p90_ms),
+                ("0.99", endpoint.latency_p99_ms),
+            ] {
+                let Some(latency) = latency else { continue };
+                let labels = [("profile", profile), ("endpoint", &*endpoint.name), ("quantile", quantile)];
+                ConstGauge::new(latency / 1000.0).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let mut family = encoder.encode_descriptor(
+            "endpoint_flaps",
+            "Changes of an endpoint between healthy and unhealthy",
+            None,
+            MetricType::Counter,
+        )?;
+        for (profile, endpoint) in endpoints().filter(|(_, endpoint)| endpoint.probe.is_some()) {
+            let labels = [("profile", profile), ("endpoint", endpoint.name.as_str())];
+            ConstCounter::new(endpoint.flaps).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "endpoint_probe_trouble",
+            "1 when the newest probe says nothing about the endpoint",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (profile, endpoint) in endpoints().filter(|(_, endpoint)| endpoint.probe.is_some()) {
+            let labels = [("profile", profile), ("endpoint", endpoint.name.as_str())];
+            ConstGauge::new(i64::from(endpoint.trouble.is_some())).encode(family.encode_family(&labels)?)?;
+        }
+        probes(&report.probes, &mut encoder)?;
+        let mut family = encoder.encode_descriptor(
             "profile_serving_all",
             "1 when every endpoint is down and all are answered with",
             None,
@@ -82,6 +125,50 @@ impl Collector for Exposition {
             let labels = [("profile", profile.name.as_str())];
             ConstGauge::new(i64::from(profile.serving_all)).encode(family.encode_family(&labels)?)?;
         }
+        let mut family = encoder.encode_descriptor(
+            "reloads",
+            "Reloads of the configuration and of data files, by result",
+            None,
+            MetricType::Counter,
+        )?;
+        let reloads = &report.reloads;
+        for (what, result, count) in [
+            ("configuration", "ok", reloads.configuration_ok),
+            ("configuration", "failed", reloads.configuration_failed),
+            ("data", "ok", reloads.data_ok),
+            ("data", "failed", reloads.data_failed),
+        ] {
+            let labels = [("what", what), ("result", result)];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "data_file_age_seconds",
+            "Time since what is in use of a data file was read",
+            None,
+            MetricType::Gauge,
+        )?;
+        for feed in &report.data {
+            let labels = [("path", feed.path.as_str())];
+            ConstGauge::new(feed.age_seconds as i64).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "data_file_broken",
+            "1 when a data file as it is now cannot be used, and an older state of it is",
+            None,
+            MetricType::Gauge,
+        )?;
+        for feed in &report.data {
+            let labels = [("path", feed.path.as_str())];
+            ConstGauge::new(i64::from(feed.error.is_some())).encode(family.encode_family(&labels)?)?;
+        }
+        encoder
+            .encode_descriptor(
+                "generation_age_seconds",
+                "Time since the serving generation came into service",
+                None,
+                MetricType::Gauge,
+            )
+            .and_then(|metric| ConstGauge::new(report.generation_age_seconds as i64).encode(metric))?;
         encoder
             .encode_descriptor(
                 "generation",
@@ -93,22 +180,59 @@ impl Collector for Exposition {
     }
 }
 
+/// What the probe engine counts.
+fn probes(probes: &ProbesReport, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut family =
+        encoder.encode_descriptor("probes", "Probes that ended, by result", None, MetricType::Counter)?;
+    let others = probes.failed.saturating_sub(probes.local_faults);
+    for (result, count) in
+        [("answered", probes.answered), ("failed", others), ("local_fault", probes.local_faults)]
+    {
+        ConstCounter::new(count).encode(family.encode_family(&[("result", result)])?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "probes_late",
+        "Repeated probes by how late they started, each in the first bound that holds it",
+        None,
+        MetricType::Counter,
+    )?;
+    for (bound, count) in &probes.lateness {
+        let bound = bound.map_or_else(|| "more".to_owned(), |bound| bound.to_string());
+        ConstCounter::new(*count).encode(family.encode_family(&[("milliseconds", &*bound)])?)?;
+    }
+    for (name, help, value) in [
+        ("probe_targets", "Targets that are probed", probes.targets),
+        ("probes_in_flight", "Probes under way", probes.in_flight),
+        ("probes_waiting", "Probes that are due and that a limit keeps waiting", probes.waiting),
+    ] {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)
+            .and_then(|metric| ConstGauge::new(value as i64).encode(metric))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::control::{EndpointReport, ProfileReport};
+    use crate::control::{EndpointReport, FeedReport, ProfileReport, ReloadCounts};
 
     #[test]
     fn outcomes_and_endpoints_are_labelled() {
         let report = StatusReport {
-            version: String::from("0"),
-            pid: 1,
-            uptime_seconds: 2,
             generation: 7,
-            listen: Vec::new(),
-            interfaces: Vec::new(),
+            generation_age_seconds: 40,
+            reloads: ReloadCounts { configuration_failed: 2, data_ok: 3, ..ReloadCounts::default() },
+            data: vec![FeedReport {
+                kind: crate::feed::FeedKind::LatencyTable,
+                path: String::from("latency.csv"),
+                rows: 2,
+                loaded_at: 0,
+                age_seconds: 9,
+                error: Some(String::from("latency.csv:1: broken")),
+            }],
             counters: BTreeMap::from([
                 (String::from("answer_records"), 5),
                 (String::from("server_nodata"), 3),
@@ -123,14 +247,23 @@ mod tests {
                     name: String::from("eu1"),
                     target: String::from("192.0.2.1"),
                     status: String::from("Degraded"),
-                    since_seconds: None,
-                    window: String::new(),
-                    latency_last_ms: None,
+                    probe: Some(String::from("TCP 192.0.2.1:80")),
                     latency_average_ms: Some(12.5),
-                    last_error: None,
-                    flaps: 0,
+                    latency_p99_ms: Some(250.0),
+                    trouble: Some(String::from("no port")),
+                    flaps: 3,
+                    ..EndpointReport::default()
                 }],
             }],
+            probes: ProbesReport {
+                targets: 4,
+                answered: 9,
+                failed: 3,
+                local_faults: 1,
+                lateness: vec![(Some(2), 8), (None, 1)],
+                ..ProbesReport::default()
+            },
+            ..StatusReport::default()
         };
         let text = render(&report);
         for line in [
@@ -139,7 +272,18 @@ mod tests {
             r#"xroute_endpoint_status{profile="www",endpoint="eu1",status="Degraded"} 1"#,
             r#"xroute_endpoint_latency_seconds{profile="www",endpoint="eu1"} 0.0125"#,
             r#"xroute_profile_serving_all{profile="www"} 1"#,
+            r#"xroute_endpoint_latency_quantile_seconds{profile="www",endpoint="eu1",quantile="0.99"} 0.25"#,
+            r#"xroute_endpoint_flaps_total{profile="www",endpoint="eu1"} 3"#,
+            r#"xroute_endpoint_probe_trouble{profile="www",endpoint="eu1"} 1"#,
+            r#"xroute_probes_total{result="failed"} 2"#,
+            r#"xroute_probes_late_total{milliseconds="more"} 1"#,
+            "xroute_probe_targets 4",
             "xroute_generation 7",
+            "xroute_generation_age_seconds 40",
+            r#"xroute_reloads_total{what="configuration",result="failed"} 2"#,
+            r#"xroute_reloads_total{what="data",result="ok"} 3"#,
+            r#"xroute_data_file_age_seconds{path="latency.csv"} 9"#,
+            r#"xroute_data_file_broken{path="latency.csv"} 1"#,
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -9,19 +9,22 @@
 //! it connects to one place, names another in `Host` and SNI (an IP address included), ends with the
 //! probe, and shows the octets that really went over it. A pooling client can do none of this.
 
+mod connect;
 mod engine;
 mod fault;
 mod http;
 mod monitors;
 mod planner;
 mod prober;
+mod program;
 mod resolve;
+mod state_file;
 mod targets;
 mod tls;
 mod transcript;
 
 pub use engine::{Applied, Engine, NextProbe, Observed, Stats};
-pub use monitors::{EndpointHealth, Monitors, Percentiles};
+pub use monitors::{EndpointHealth, Kept, Monitors, Percentiles};
 pub use planner::{Limits, Schedule};
 pub use prober::{BODY_LIMIT, Prober, Settings, USER_AGENT, probe_once, sendable};
 pub use targets::targets_of;

@@ -1,4 +1,4 @@
-//! The `[server]` part of the configuration: where and how the agent runs.
+//! The `[server]` and `[probes]` parts of the configuration: where and how the agent runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +25,24 @@ pub enum Stale {
     Pass,
 }
 
-/// The `[server]` table.
+/// What probing may cost this machine: the `[probes]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probes {
+    /// Probes started per second, at least 1.
+    pub per_second: u32,
+    /// Probes under way at one time, at least 1.
+    pub in_flight: usize,
+    /// Programs of `exec` monitors running at one time, at least 1.
+    pub programs: usize,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { per_second: 5000, in_flight: 1000, programs: 32 }
+    }
+}
+
+/// The `[server]` table, and with it what else belongs to the machine and not to a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     /// Interfaces that the XDP program is attached to; none = userspace server only.
@@ -46,6 +63,8 @@ pub struct Server {
     pub state_dir: PathBuf,
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// `[probes]`.
+    pub probes: Probes,
 }
 
 impl Default for Server {
@@ -60,6 +79,7 @@ impl Default for Server {
             http: None,
             state_dir: PathBuf::from("/var/lib/xroute"),
             edns_size: 1232,
+            probes: Probes::default(),
         }
     }
 }

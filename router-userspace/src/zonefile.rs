@@ -27,7 +27,7 @@ const MAX_INCLUDES: usize = 8;
 /// Reads the zone whose apex is `apex` from a file; `include` reads what it includes.
 ///
 /// # Errors
-/// Every mistake, at most [`MAX_FAULTS`] of them: lines that are not records, records outside the zone,
+/// Every mistake, at most `MAX_FAULTS` of them: lines that are not records, records outside the zone,
 /// an apex without exactly one SOA or without NS records, a CNAME beside other records, TTLs that
 /// differ within a record set (RFC 2181 §5.2).
 pub fn parse(

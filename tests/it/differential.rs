@@ -73,7 +73,7 @@ fn bpf_differential_in_the_kernel() {
     }
     let worlds = Worlds::chosen(10);
     let mut tally = Tally::default();
-    let mut fast = Fast::Kernel(ProgRun::with_room(1 << 16).unwrap());
+    let mut fast = Fast::Kernel(Box::new(ProgRun::with_room(1 << 16).unwrap()));
     for &seed in &worlds.seeds {
         run(seed, &mut tally, &mut fast);
     }
@@ -99,7 +99,7 @@ impl Worlds {
         let kept = kept.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut seeds: Vec<u64> = kept.map(|line| number(line).expect("a seed")).collect();
         let count = tuples.div_ceil(STATES * QUERIES) as u64;
-        seeds.extend((0..count).map(|at| Rng::new(SEEDS.wrapping_add(at)).next()));
+        seeds.extend((0..count).map(|at| Rng::new(SEEDS.wrapping_add(at)).draw()));
         Self { seeds, tuples }
     }
 }
@@ -109,7 +109,7 @@ enum Fast {
     /// The tables, by the shared look-up; and the server.
     Tables,
     /// The same tables in the kernel.
-    Kernel(ProgRun),
+    Kernel(Box<ProgRun>),
 }
 
 /// What was seen.
@@ -226,7 +226,7 @@ fn compiled(snapshot: &Snapshot) -> Compiled {
         ..Frontage::default()
     };
     let mut keys = Rng::new(1);
-    compile(snapshot, &frontage, || [keys.next(), keys.next()], 1).expect("it compiles")
+    compile(snapshot, &frontage, || [keys.draw(), keys.draw()], 1).expect("it compiles")
 }
 
 /// One tuple and what is right.

@@ -21,3 +21,14 @@ fn every_example_loads_without_a_warning() {
     }
     assert!(loaded > 0);
 }
+
+/// The first configuration of the README is what people copy.
+#[test]
+fn the_readme_begins_with_a_configuration_that_loads_without_a_warning() {
+    let readme = include_str!("../../README.md");
+    let text = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let none = std::collections::BTreeMap::<String, Vec<u8>>::new();
+    let config = config::parse(text, "README.md", &none).unwrap_or_else(|errors| panic!("{errors}"));
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, Vec::<String>::new());
+}

@@ -9,4 +9,5 @@ mod differential;
 mod examples;
 mod packets;
 mod refuse;
+mod reload;
 mod zonefile;

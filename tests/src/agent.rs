@@ -130,6 +130,12 @@ impl Agent {
         assert!(self.end(), "the agent ended badly:\n{}", self.log().join("\n"));
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        // SAFETY: signals a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGHUP) };
+    }
+
     fn end(&mut self) -> bool {
         let success = self.child.wait().is_ok_and(|status| status.success());
         if let Some(reader) = self.reader.take() {

@@ -36,7 +36,7 @@ pub struct Expected {
     pub scope: u8,
     /// The zone, whose SOA stands in negative answers; `None` is REFUSED.
     pub zone: Option<ZoneId>,
-    /// A profile decides, at exactly this name and for an address type: what the fast path is for.
+    /// A profile decides, for an address type: what the fast path is for.
     pub fast: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct Expected {
 pub fn expect(snapshot: &Snapshot, tuple: &Tuple) -> Option<Expected> {
     let one = |records: Option<String>, ttl| vec![Outcome { share: Share::one(), records, ttl }];
     let plain = |rcode, outcomes, zone| Expected { rcode, outcomes, scope: 0, zone, fast: false };
-    let (zone, profile, node, wildcard) = match authority(&snapshot.model, &tuple.name) {
+    let (zone, profile, node) = match authority(&snapshot.model, &tuple.name) {
         Authority::Outside => return Some(plain(5, one(None, 0), None)),
         Authority::Absent { zone } => return Some(plain(3, one(None, 0), Some(zone))),
         Authority::Delegated { .. } | Authority::Redirected { .. } => return None,
-        Authority::Exists { zone, profile, node, wildcard } => (zone, profile, node, wildcard),
+        Authority::Exists { zone, profile, node, .. } => (zone, profile, node),
     };
     if node.is_some() && tuple.qtype == rtype::ANY {
         return None;
@@ -74,7 +74,7 @@ pub fn expect(snapshot: &Snapshot, tuple: &Tuple) -> Option<Expected> {
             outcomes: outcomes.collect(),
             scope: found.scope,
             zone: Some(zone),
-            fast: !wildcard && matches!(asked, Asked::A | Asked::Aaaa),
+            fast: matches!(asked, Asked::A | Asked::Aaaa),
         });
     }
     let set = node.and_then(|node| node.get(&tuple.qtype));

@@ -49,9 +49,6 @@ pub struct Image {
     pub ipv6: Vec<([u8; 16], u8, LocationEntry)>,
 }
 
-/// When set, a refusal by the kernel comes with the verifier's whole log.
-const VERIFIER_LOG: &str = "XROUTE_VERIFIER_LOG";
-
 /// Entries of each table in one half, for the maps of a [`ProgRun`].
 const HALF: u32 = 4096;
 
@@ -103,8 +100,7 @@ impl ProgRun {
     /// As [`ProgRun::load`].
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
-        let verbose = std::env::var_os(VERIFIER_LOG).is_some();
-        loader.verifier_log_level(if verbose { VerifierLogLevel::VERBOSE } else { VerifierLogLevel::STATS });
+        loader.verifier_log_level(VerifierLogLevel::STATS);
         for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES] {
             loader.map_max_entries(name, half * 2);
         }
@@ -373,9 +369,9 @@ mod raw {
     }
 
     /// A program that gives the packet the size and octets of `frame`, waits, and goes on with program
-    /// number `target` of the array.
+    /// number `target` of the array. What the packet has grown by is taken away at the head, where it grows.
     pub fn restore_and_call(frame: &[u8], array: RawFd, target: i32) -> Vec<Instruction> {
-        const ADJUST_TAIL: i32 = 65;
+        const ADJUST_HEAD: i32 = 44;
         const TAIL_CALL: i32 = 12;
         const DATA: i16 = 0;
         const DATA_END: i16 = 4;
@@ -385,10 +381,10 @@ mod raw {
             copy(6, 1),
             load_context(3, 6, DATA_END),
             load_context(4, 6, DATA),
-            instruction(0x1f, 3, 4, 0, 0), // r3 -= r4
-            mov(2, len),
-            instruction(0x1f, 2, 3, 0, 0), // r2 -= r3
-            call(ADJUST_TAIL),
+            instruction(0x1f, 3, 4, 0, 0),    // r3 -= r4
+            instruction(0x07, 3, 0, 0, -len), // r3 -= len
+            copy(2, 3),
+            call(ADJUST_HEAD),
             load_context(3, 6, DATA),
             load_context(4, 6, DATA_END),
             copy(5, 3),

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use router_common::abi::Cell;
+use router_common::authority::{Authority, authority};
 use router_common::compile::{Compiled, compile};
 use router_common::decide::{Asker, Snapshot};
 use router_common::lookup::Miss;
@@ -14,10 +15,11 @@ use router_common::tables::Frontage;
 use crate::rendering;
 use crate::subject::{Answer, Question, Subject};
 
-/// What the fast path must answer itself: A and AAAA of a name that an enabled profile is bound to.
+/// What the fast path must answer itself: A and AAAA of a name that an enabled profile is bound to, or whose
+/// wildcard is.
 pub fn must_answer(model: &Model, question: &Question) -> bool {
-    let bound = model.bindings().get(&question.name);
-    matches!(question.qtype, rtype::A | rtype::AAAA) && bound.is_some_and(|bound| bound.profile.is_some())
+    let decided = matches!(authority(model, &question.name), Authority::Exists { profile: Some(_), .. });
+    matches!(question.qtype, rtype::A | rtype::AAAA) && decided
 }
 
 /// What the fast path answers, every random number counted.

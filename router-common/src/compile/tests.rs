@@ -129,7 +129,7 @@ fn bound(model: &Model) -> Vec<(Name, ProfileId, ZoneId)> {
 }
 
 #[test]
-fn what_is_static_passes_and_a_wildcard_is_prepared() {
+fn what_is_static_passes_and_a_wildcard_covers_the_rest() {
     let mut world = World::new(vec![profile("www", Method::Priority, vec![endpoint("a", "192.0.2.1")])]);
     world.parts.profiles[0].names.push(name("*.apps.x.test"));
     record(&mut world.parts.zones[0], "static.apps.x.test", rtype::A, &[192, 0, 2, 9]);
@@ -149,7 +149,12 @@ fn what_is_static_passes_and_a_wildcard_is_prepared() {
     {
         assert_eq!(find(passed), Err(Miss::Deferred), "{passed}");
     }
-    for unknown in ["some.apps.x.test", "nobody.x.test", "www.y.test", "test"] {
+    for covered in ["some.apps.x.test", "a.b.c.apps.x.test", "a.b.c.d.e.f.g.h.apps.x.test"] {
+        assert_eq!(find(covered), Ok(1), "{covered}");
+    }
+    assert_eq!(find("a.b.c.d.e.f.g.h.i.apps.x.test"), Err(Miss::Deferred), "more labels than are stripped");
+    // What exists hides the wildcard from what is below it (RFC 4592 §3.3.1).
+    for unknown in ["nobody.x.test", "below.static.apps.x.test", "a.*.apps.x.test", "www.y.test", "test"] {
         assert_eq!(find(unknown), Err(Miss::UnknownName), "{unknown}");
     }
     let apex = name("apps.x.test");

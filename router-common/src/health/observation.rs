@@ -1,6 +1,7 @@
 //! What one probe saw, and what a monitor makes of it.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// What one probe saw, before anybody judged it.
@@ -9,7 +10,8 @@ pub struct Observation {
     /// How it ended.
     pub outcome: Outcome,
     /// From just before the connection is opened to the last octet of the response (TCP: to the
-    /// connection being there); `None` when it did not get that far.
+    /// connection being there; a program: from its start to its end); `None` when it did not get that far,
+    /// and where nothing is measured.
     pub latency: Option<Duration>,
 }
 
@@ -20,7 +22,11 @@ pub enum Outcome {
     Status(u16),
     /// A TCP connection.
     Connected,
-    /// Neither.
+    /// A program that ended with this exit status.
+    Exited(u8),
+    /// A file that says: online (`true`) or degraded.
+    Stated(bool),
+    /// None of these.
     Fault(ProbeFault),
 }
 
@@ -37,6 +43,8 @@ pub enum Stage {
     Response,
     /// The rest of the response.
     Body,
+    /// The end of a program.
+    Run,
 }
 
 /// Why TLS failed.
@@ -81,9 +89,52 @@ pub enum ProbeFault {
     Status(u16),
     /// The request cannot be written as configured (path, host, headers).
     Unsendable,
+    /// A program ended with this exit status, above 0.
+    Exit(u8),
+    /// A program was ended by this signal.
+    Signal(u8),
+    /// A file says so.
+    Stated,
     /// Our own machine could not probe: no file descriptor, no port, no memory. Says nothing about
     /// the endpoint, so [`judge`] makes no sample of it.
     Local,
+    /// The monitor itself does not work: its program does not start, its file is missing or broken. Says
+    /// nothing about the endpoint either.
+    Blind,
+}
+
+impl ProbeFault {
+    /// Whether it says nothing about the endpoint.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Local | Self::Blind)
+    }
+
+    /// Every fault without a number.
+    const PLAIN: [Self; 23] = [
+        Self::Timeout(Stage::Resolve),
+        Self::Timeout(Stage::Connect),
+        Self::Timeout(Stage::Tls),
+        Self::Timeout(Stage::Response),
+        Self::Timeout(Stage::Body),
+        Self::Timeout(Stage::Run),
+        Self::Resolve,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Reset,
+        Self::Closed,
+        Self::Protocol,
+        Self::Tls(TlsFault::Expired),
+        Self::Tls(TlsFault::NotValidYet),
+        Self::Tls(TlsFault::UnknownIssuer),
+        Self::Tls(TlsFault::WrongName),
+        Self::Tls(TlsFault::BadCertificate),
+        Self::Tls(TlsFault::Alert),
+        Self::Tls(TlsFault::Protocol),
+        Self::Unsendable,
+        Self::Stated,
+        Self::Local,
+        Self::Blind,
+    ];
 }
 
 impl fmt::Display for Stage {
@@ -94,6 +145,7 @@ impl fmt::Display for Stage {
             Self::Tls => "in the TLS handshake",
             Self::Response => "waiting for the response",
             Self::Body => "reading the body",
+            Self::Run => "running the program",
         })
     }
 }
@@ -125,8 +177,44 @@ impl fmt::Display for ProbeFault {
             Self::Tls(fault) => write!(f, "TLS: {fault}"),
             Self::Status(code) => write!(f, "status {code}"),
             Self::Unsendable => f.write_str("the request cannot be sent as configured"),
+            Self::Exit(status) => write!(f, "exit status {status}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+            Self::Stated => f.write_str("degraded by its file"),
             Self::Local => f.write_str("this machine could not probe"),
+            Self::Blind => f.write_str("the monitor itself does not work"),
         }
+    }
+}
+
+/// The words are none that a fault is shown with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownFault;
+
+impl fmt::Display for UnknownFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not the name of a fault")
+    }
+}
+
+impl std::error::Error for UnknownFault {}
+
+impl FromStr for ProbeFault {
+    type Err = UnknownFault;
+
+    /// Reads what is shown, so that a fault can be kept as people see it.
+    fn from_str(words: &str) -> Result<Self, UnknownFault> {
+        let number = |before: &str| words.strip_prefix(before);
+        let plain = || Self::PLAIN.into_iter().find(|fault| fault.to_string() == words);
+        if let Some(code) = number("status ") {
+            return code.parse().map(Self::Status).map_err(|_| UnknownFault);
+        }
+        if let Some(status) = number("exit status ") {
+            return status.parse().map(Self::Exit).map_err(|_| UnknownFault);
+        }
+        if let Some(signal) = number("ended by signal ") {
+            return signal.parse().map(Self::Signal).map_err(|_| UnknownFault);
+        }
+        plain().ok_or(UnknownFault)
     }
 }
 
@@ -144,15 +232,17 @@ pub struct Sample {
 }
 
 /// Judges an observation by inclusive ranges of healthy status codes. `None` when it says nothing
-/// about the endpoint ([`ProbeFault::Local`]).
+/// about the endpoint ([`ProbeFault::is_ours`]).
 pub fn judge(observation: &Observation, expected_status: &[(u16, u16)]) -> Option<Sample> {
     let error = match observation.outcome {
-        Outcome::Connected => None,
+        Outcome::Connected | Outcome::Exited(0) | Outcome::Stated(true) => None,
+        Outcome::Exited(status) => Some(ProbeFault::Exit(status)),
+        Outcome::Stated(false) => Some(ProbeFault::Stated),
         Outcome::Status(code) => {
             let expected = expected_status.iter().any(|&(first, last)| first <= code && code <= last);
             (!expected).then_some(ProbeFault::Status(code))
         }
-        Outcome::Fault(ProbeFault::Local) => return None,
+        Outcome::Fault(fault) if fault.is_ours() => return None,
         Outcome::Fault(fault) => Some(fault),
     };
     Some(Sample { ok: error.is_none(), latency: observation.latency, error })
@@ -177,5 +267,22 @@ mod tests {
         let timeout = ProbeFault::Timeout(Stage::Body);
         assert_eq!(error(Outcome::Fault(timeout), &wide), Some((false, Some(timeout))));
         assert_eq!(error(Outcome::Fault(ProbeFault::Local), &wide), None);
+        assert_eq!(error(Outcome::Fault(ProbeFault::Blind), &wide), None);
+        assert_eq!(error(Outcome::Exited(0), &[]), Some((true, None)));
+        assert_eq!(error(Outcome::Exited(200), &wide), Some((false, Some(ProbeFault::Exit(200)))));
+        assert_eq!(error(Outcome::Stated(true), &[]), Some((true, None)));
+        assert_eq!(error(Outcome::Stated(false), &wide), Some((false, Some(ProbeFault::Stated))));
+    }
+
+    #[test]
+    fn a_fault_is_read_back_from_what_is_shown() {
+        let numbered =
+            [ProbeFault::Status(503), ProbeFault::Exit(2), ProbeFault::Exit(255), ProbeFault::Signal(9)];
+        for fault in ProbeFault::PLAIN.into_iter().chain(numbered) {
+            assert_eq!(fault.to_string().parse(), Ok(fault), "{fault}");
+        }
+        for words in ["", "status", "status 99999", "exit status -1", "timeout", "ended by signal x"] {
+            assert_eq!(words.parse::<ProbeFault>(), Err(UnknownFault), "{words}");
+        }
     }
 }

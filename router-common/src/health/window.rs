@@ -87,9 +87,17 @@ impl Window {
         self.record.health
     }
 
+    /// The least time in a state.
+    pub fn hold(&self) -> Duration {
+        self.hold
+    }
+
     /// Puts another rule on the samples there are. The new verdict when it differs; it is the operator's
-    /// change, so it is not held and no flap.
+    /// change, so it is not held and no flap. The rule of before changes nothing, a held verdict stays.
     pub fn set_rule(&mut self, rule: WindowRule, now: Duration) -> Option<Health> {
+        if rule == self.rule {
+            return None;
+        }
         self.rule = rule;
         let wanted = verdict(rule, self.record.strip);
         if wanted == self.record.health {
@@ -117,6 +125,8 @@ pub fn step(window: &mut Window, sample: Sample, now: Duration) -> Option<Health
         return None;
     }
     if record.health != Health::Checking {
+        // After the clock was set back the time in the state counts from now: a hold ends all the same.
+        record.since = record.since.map(|since| since.min(now));
         let held = record.since.is_some_and(|since| now.saturating_sub(since) < window.hold);
         if held {
             return None;

@@ -1,10 +1,8 @@
 //! The OPT record (RFC 6891) and its options, of which Client Subnet (RFC 7871) is read.
 
-use aya_ebpf::bindings::xdp_md;
 use router_common::abi::Generation;
 use router_common::counter::Counter;
 use router_common::lookup::Client;
-use router_common::verdict::Verdict;
 use router_common::wire::{
     ECS_HEADER, ECS_IPV4, EDNS_DO, MAX_OPTIONS, OPT_HEADER, OPTION_COOKIE, OPTION_ECS, OPTION_HEADER,
     OPTION_NSID, TYPE_OPT, ecs_is_dirty, ecs_is_well_formed,
@@ -13,70 +11,10 @@ use router_common::wire::{
 use crate::packet::Packet;
 use crate::scratch::{Edns, Scratch};
 
-/// What [`read_edns`] returns when all is well; else it is a [`Counter`].
-const FINE: u32 = u32::MAX;
-
-/// Reasons that [`read_edns`] can return.
-const REASONS: [Counter; 7] = [
-    Counter::PassOpt,
-    Counter::PassEdnsVersion,
-    Counter::PassEcs,
-    Counter::PassCookie,
-    Counter::PassNsid,
-    Counter::PassTrailing,
-    Counter::PassLong,
-];
-
 /// Reads the additional record at `offset`, which must be an OPT that ends the message at `end`, into
-/// `edns` and the Client Subnet fields of `query`.
+/// `edns` and the Client Subnet fields of `query`. `flags` are the generation's.
 #[inline(always)]
 pub fn read(
-    packet: &Packet,
-    scratch: &mut Scratch,
-    offset: u32,
-    end: u32,
-    generation: &Generation,
-) -> Result<(), Verdict> {
-    // SAFETY: the context is the kernel's, and the scratch a reference.
-    let reason = unsafe { read_edns(packet.context(), scratch, offset, end, u32::from(generation.flags)) };
-    if reason == FINE {
-        return Ok(());
-    }
-    let mut i = 0;
-    while i < REASONS.len() {
-        if REASONS[i] as u32 == reason {
-            return Err(Verdict::Pass(REASONS[i]));
-        }
-        i += 1;
-    }
-    Err(Verdict::Pass(Counter::PassOpt))
-}
-
-/// [`FINE`] or the reason as a number. A global function; see [`crate::checksum::sum_range`].
-///
-/// # Safety
-///
-/// `context` is the kernel's; `scratch` is null or valid.
-#[inline(never)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn read_edns(
-    context: *mut xdp_md,
-    scratch: *mut Scratch,
-    offset: u32,
-    end: u32,
-    flags: u32,
-) -> u32 {
-    // SAFETY: the caller's promises.
-    let (packet, scratch) = unsafe { (Packet::new(context), scratch.as_mut()) };
-    let Some(scratch) = scratch else { return Counter::PassOpt as u32 };
-    match read_opt(&packet, scratch, offset, end, flags as u16) {
-        Ok(()) => FINE,
-        Err(counter) => counter as u32,
-    }
-}
-
-#[inline(always)]
-fn read_opt(
     packet: &Packet,
     scratch: &mut Scratch,
     offset: u32,
@@ -136,7 +74,8 @@ fn read_options(
             OPTION_NSID if flags & Generation::PASS_NSID != 0 => return Err(Counter::PassNsid),
             _ => {}
         }
-        at = next;
+        // Each kind of option comes here knowing another length.
+        at = scratch.forget(next);
         options += 1;
     }
     if at == end { Ok(()) } else { Err(Counter::PassLong) }

@@ -14,7 +14,7 @@ use router_common::wire::{
     UDP_HEADER, pseudo_header, udp_checksum_is_good,
 };
 
-use crate::checksum::sum_datagram;
+use crate::checksum::sum;
 use crate::packet::Packet;
 use crate::scratch::{Edns, Scratch};
 
@@ -26,6 +26,8 @@ pub struct Headers {
     pub link: u32,
     /// Octets before the UDP header.
     pub udp: u32,
+    /// Where the IP packet ends.
+    pub end: u32,
     /// Sum of both addresses.
     pub addresses: Sum,
     /// UDP ports, source first, in the order of memory.
@@ -45,6 +47,7 @@ pub fn read(packet: &Packet, generation: &Generation, scratch: &mut Scratch) -> 
     scratch.query.source = ip.source;
     let udp_offset = scratch.forget(link.wrapping_add(ip.header));
     let udp_len = scratch.forget(ip.payload);
+    let ipv6 = scratch.forget(u32::from(ip.ipv6)) != 0;
 
     if udp_len < UDP_HEADER {
         return Err(Verdict::Pass(Counter::PassShort));
@@ -60,9 +63,16 @@ pub fn read(packet: &Packet, generation: &Generation, scratch: &mut Scratch) -> 
     if udp_len > UDP_HEADER + MAX_QUERY {
         return Err(Verdict::Pass(Counter::PassLong));
     }
-    let datagram = sum_datagram(packet, udp_offset, udp_len).ok_or(Verdict::Pass(Counter::PassShort))?;
+    let dns = udp_offset.wrapping_add(UDP_HEADER);
+    let end = udp_offset.wrapping_add(udp_len);
+    // The name is read before its turn, because that sums it up on the way; whether it is one counts later.
+    let name_len = name::read(packet, scratch, dns.wrapping_add(DNS_HEADER), &generation.seed);
+    let name_len = scratch.forget(name_len.unwrap_or(0));
+    let question = Question::new(dns.wrapping_add(DNS_HEADER), name_len);
+    let datagram =
+        sum_datagram(packet, scratch, udp_offset, end, &question).ok_or(Verdict::Pass(Counter::PassShort))?;
     let pseudo = pseudo_header(ip.addresses, udp_len as u16);
-    if !udp_checksum_is_good(ip.ipv6, udp.u16::<6>(), pseudo, datagram) {
+    if !udp_checksum_is_good(ipv6, udp.u16::<6>(), pseudo, datagram) {
         return Err(Verdict::Pass(Counter::PassChecksum));
     }
     if !ip.to_us {
@@ -72,7 +82,6 @@ pub fn read(packet: &Packet, generation: &Generation, scratch: &mut Scratch) -> 
         return Err(Verdict::Pass(Counter::PassShort));
     }
 
-    let dns = udp_offset.wrapping_add(UDP_HEADER);
     let header = packet.at::<{ DNS_HEADER as usize }>(dns).ok_or(Verdict::Pass(Counter::PassShort))?;
     let flags = header.number::<2>();
     if flags & FLAG_QR != 0 {
@@ -89,42 +98,88 @@ pub fn read(packet: &Packet, generation: &Generation, scratch: &mut Scratch) -> 
         return Err(Verdict::Pass(Counter::PassCounts));
     }
     let headers = Headers {
-        ipv6: ip.ipv6,
+        ipv6,
         link,
         udp: udp_offset,
+        end,
         addresses: ip.addresses,
         ports,
         id: header.u16::<0>(),
         flags,
     };
-    read_question(packet, generation, scratch, dns, udp_offset.wrapping_add(udp_len), additional)?;
+    read_question(packet, generation, scratch, &question, end, additional)?;
     Ok(headers)
 }
 
-/// Reads what follows the DNS header at `dns`, in a message that ends at `end`.
+/// Where the question stands.
+struct Question {
+    /// Octets of QNAME; 0 when it is not a name.
+    name_len: u32,
+    /// Where QTYPE is.
+    tail: u32,
+    /// Where the question ends.
+    end: u32,
+}
+
+impl Question {
+    #[inline(always)]
+    const fn new(at: u32, name_len: u32) -> Self {
+        let tail = at.wrapping_add(name_len);
+        Self { name_len, tail, end: tail.wrapping_add(QUESTION_TAIL) }
+    }
+
+    /// Whether it is whole in a message that ends at `end`. (The name may have been read from padding behind
+    /// a message that ends inside it.)
+    #[inline(always)]
+    const fn is_whole(&self, end: u32) -> bool {
+        self.name_len != 0 && self.end <= end
+    }
+}
+
+/// Sum of the UDP datagram from `udp` to `end`, of which the name was summed up before; the question's is
+/// left in the scratch.
+#[inline(always)]
+fn sum_datagram(
+    packet: &Packet,
+    scratch: &mut Scratch,
+    udp: u32,
+    end: u32,
+    question: &Question,
+) -> Option<Sum> {
+    const HEADERS: usize = (UDP_HEADER + DNS_HEADER) as usize;
+    let mut known = Sum::ZERO;
+    let mut rest = udp;
+    if question.is_whole(end) {
+        let headers = packet.at::<HEADERS>(udp)?;
+        let kind = packet.at::<{ QUESTION_TAIL as usize }>(question.tail)?;
+        let kind = Sum::ZERO.add(u64::from(kind.u32::<0>()));
+        scratch.question_sum = scratch.question_sum.add_part(kind, question.name_len);
+        known = scratch.question_sum.add(headers.u64::<0>()).add(headers.u64::<8>());
+        known = known.add(u64::from(headers.u32::<16>()));
+        rest = question.end;
+    }
+    let rest = scratch.forget(rest);
+    Some(known.add_part(sum(packet, rest, end.wrapping_sub(rest))?, rest.wrapping_sub(udp)))
+}
+
+/// Reads QTYPE and what follows it, in a message that ends at `end`.
 #[inline(always)]
 fn read_question(
     packet: &Packet,
     generation: &Generation,
     scratch: &mut Scratch,
-    dns: u32,
+    question: &Question,
     end: u32,
     additional: u16,
 ) -> Result<(), Verdict> {
-    let question = dns.wrapping_add(DNS_HEADER);
-    if !name::read(packet, scratch, question, &generation.seed) {
+    if question.name_len == 0 || question.tail > end {
         return Err(Verdict::Pass(Counter::PassName));
     }
-    let tail = question.wrapping_add(scratch.query.name_len);
-    let after = tail.wrapping_add(QUESTION_TAIL);
-    // The name may have been read from padding behind a message that ends inside it.
-    if tail > end {
-        return Err(Verdict::Pass(Counter::PassName));
-    }
-    if after > end {
+    if question.end > end {
         return Err(Verdict::Pass(Counter::PassShort));
     }
-    let kind = packet.at::<{ QUESTION_TAIL as usize }>(tail).ok_or(Verdict::Pass(Counter::PassShort))?;
+    let kind =
+        packet.at::<{ QUESTION_TAIL as usize }>(question.tail).ok_or(Verdict::Pass(Counter::PassShort))?;
     if kind.number::<2>() != CLASS_IN {
         return Err(Verdict::Pass(Counter::PassClass));
     }
@@ -136,9 +191,9 @@ fn read_question(
     scratch.query.has_ecs = false;
     scratch.edns = Edns::NONE;
     if additional == 1 {
-        return edns::read(packet, scratch, after, end, generation);
+        return edns::read(packet, scratch, question.end, end, generation.flags).map_err(Verdict::Pass);
     }
-    if after != end {
+    if question.end != end {
         return Err(Verdict::Pass(Counter::PassTrailing));
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! QNAME: length, folded words, hash and sum in two passes.
 
-use aya_ebpf::bindings::xdp_md;
 use router_common::abi::{INLINE_NAME, LINE, MAX_NAME};
 use router_common::lookup::{fold_case, hash_end, hash_step};
 use router_common::wire::{MAX_LABEL, Sum};
@@ -11,36 +10,10 @@ use crate::scratch::{Scratch, forget};
 /// Labels of a longest name, the root included.
 const MAX_LABELS: u32 = 128;
 
-/// Reads the name at `offset` into `query.name`, `query.name_len`, `hash` and `name_sum`. `false` when it
-/// is not a whole uncompressed name (RFC 1035 §3.1), or not followed by four octets more.
+/// Reads the name at `offset` into `query.name`, `query.name_len`, `hash` and `question_sum`. `None` when it is
+/// not a whole uncompressed name (RFC 1035 §3.1).
 #[inline(always)]
-pub fn read(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: &[u64; 2]) -> bool {
-    // SAFETY: the context is the kernel's, and the scratch a reference.
-    unsafe { read_name(packet.context(), scratch, offset, seed[0], seed[1]) != 0 }
-}
-
-/// Octets of the name, or 0. A global function; see [`crate::checksum::sum_range`].
-///
-/// # Safety
-///
-/// `context` is the kernel's; `scratch` is null or valid.
-#[inline(never)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn read_name(
-    context: *mut xdp_md,
-    scratch: *mut Scratch,
-    offset: u32,
-    seed: u64,
-    key: u64,
-) -> u32 {
-    // SAFETY: the caller's promises.
-    let (packet, scratch) = unsafe { (Packet::new(context), scratch.as_mut()) };
-    let Some(scratch) = scratch else { return 0 };
-    read_words(&packet, scratch, offset, seed, key).unwrap_or(0)
-}
-
-#[inline(always)]
-fn read_words(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: u64, key: u64) -> Option<u32> {
+pub fn read(packet: &Packet, scratch: &mut Scratch, offset: u32, [seed, key]: &[u64; 2]) -> Option<u32> {
     let mut cursor = packet.cursor(offset)?;
     let len = walk_labels(cursor)?;
     // Each way out of the walk knows another range of lengths.
@@ -50,7 +23,7 @@ fn read_words(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: u64, ke
         return None;
     }
 
-    let mut state = seed;
+    let mut state = *seed;
     let mut sum = Sum::ZERO;
     let mut words = 0;
     while left >= 8 {
@@ -76,8 +49,8 @@ fn read_words(packet: &Packet, scratch: &mut Scratch, offset: u32, seed: u64, ke
         *scratch.query.name.get_mut(words)? = 0;
         words += 1;
     }
-    scratch.hash = hash_end(state, key, len);
-    scratch.name_sum = sum;
+    scratch.hash = hash_end(state, *key, len);
+    scratch.question_sum = sum;
     Some(len)
 }
 

@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use router_common::model::{Endpoint, EndpointId, ProfileId, Target};
+use router_common::health::ProbeFault;
+use router_common::model::{EndpointId, ProbeTarget, ProfileId, Target};
 use router_common::status::Statuses;
 
 use super::Agent;
 use crate::control::{EndpointReport, ProfileReport};
+use crate::probe::Percentiles;
 
 impl Agent {
-    /// Profiles and endpoints as they are. `now` is the time since the epoch.
-    pub fn profiles(&self, now: Duration) -> Vec<ProfileReport> {
+    /// Profiles and endpoints as they are. `now` is the time since the epoch; `next` says in how long a target
+    /// is probed.
+    pub fn profiles(
+        &self,
+        now: Duration,
+        next: &dyn Fn(&ProbeTarget) -> Option<Duration>,
+    ) -> Vec<ProfileReport> {
         let model = &self.snapshot.model;
         let statuses = Statuses::new(model, &self.snapshot.health);
         let report = |(i, profile): (usize, &router_common::model::Profile)| {
@@ -27,7 +34,12 @@ impl Agent {
                     .enumerate()
                     .map(|(index, endpoint)| {
                         let id = EndpointId { profile: id, index: index as u32 };
-                        self.endpoint(id, endpoint, statuses.endpoint(id).to_string(), now)
+                        EndpointReport {
+                            name: endpoint.name.clone(),
+                            target: target(model, &endpoint.target),
+                            status: statuses.endpoint(id).to_string(),
+                            ..self.monitored(id, now, next)
+                        }
                     })
                     .collect(),
             }
@@ -35,32 +47,48 @@ impl Agent {
         model.profiles().iter().enumerate().map(report).collect()
     }
 
-    fn endpoint(&self, id: EndpointId, endpoint: &Endpoint, status: String, now: Duration) -> EndpointReport {
+    /// What the monitor of an endpoint knows; nothing when there is none.
+    fn monitored(
+        &self,
+        id: EndpointId,
+        now: Duration,
+        next: &dyn Fn(&ProbeTarget) -> Option<Duration>,
+    ) -> EndpointReport {
+        let Some(health) = self.monitors.endpoint(id) else { return EndpointReport::default() };
         let milliseconds = |latency: Duration| latency.as_secs_f64() * 1000.0;
-        let record = self.monitors.endpoint(id).map(|health| health.record);
-        let record = record.as_ref();
-        let mut window: String = record
-            .map(|record| record.strip.newest_first().map(|ok| if ok { '+' } else { '-' }).collect())
-            .unwrap_or_default();
-        window = window.chars().rev().collect();
+        let ago = |at: Duration| now.saturating_sub(at).as_secs();
+        let record = health.record;
+        let percentile = |which: fn(Percentiles) -> Duration| health.percentiles.map(which).map(milliseconds);
         EndpointReport {
-            name: endpoint.name.clone(),
-            target: target(&self.snapshot.model, &endpoint.target),
-            status,
-            since_seconds: record
-                .and_then(|record| record.since)
-                .map(|since| now.saturating_sub(since).as_secs()),
-            window,
-            latency_last_ms: record
-                .and_then(|record| record.last.as_ref())
-                .and_then(|last| last.sample.latency)
-                .map(milliseconds),
-            latency_average_ms: record.and_then(|record| record.average).map(milliseconds),
-            last_error: record
-                .and_then(|record| record.last_error.as_ref())
-                .map(|(_, fault)| fault.to_string()),
-            flaps: record.map_or(0, |record| u64::from(record.flaps)),
+            probe: Some(health.target.to_string()),
+            probe_shared_by: health.shared_by,
+            // Rounded up: 0 is for what is under way or due.
+            next_probe_ms: next(&health.target)
+                .map(|next| u64::try_from(next.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)),
+            since_seconds: record.since.map(ago),
+            hold_seconds: health.hold.as_secs_f64(),
+            window: record.strip.to_string(),
+            latency_last_ms: record.last.and_then(|last| last.sample.latency).map(milliseconds),
+            latency_average_ms: record.average.map(milliseconds),
+            latency_p50_ms: percentile(|percentiles| percentiles.p50),
+            latency_p90_ms: percentile(|percentiles| percentiles.p90),
+            latency_p99_ms: percentile(|percentiles| percentiles.p99),
+            last_error: record.last_error.map(|(_, fault)| explained(fault, health.said.as_deref())),
+            last_error_seconds: record.last_error.map(|(at, _)| ago(at)),
+            trouble: health.trouble.as_deref().map(str::to_owned),
+            flaps: u64::from(record.flaps),
+            ..EndpointReport::default()
         }
+    }
+}
+
+/// A fault, with what was said of it where that says more.
+fn explained(fault: ProbeFault, said: Option<&str>) -> String {
+    let name = fault.to_string();
+    match said {
+        Some(said) if said.starts_with(&name) => said.to_owned(),
+        Some(said) => format!("{name} ({said})"),
+        None => name,
     }
 }
 

@@ -1,12 +1,19 @@
 //! The commands' side of the control socket.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use reqwest::Method;
 use serde::de::DeserializeOwned;
 
 use super::AgentAddress;
 use crate::{config, settings};
+
+/// How long the agent may take to say what it knows.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long it may take to load a configuration: a large geo database takes a while on a small machine.
+const CHANGE: Duration = Duration::from_secs(600);
 
 impl AgentAddress {
     /// The socket: given, or of the configuration, or the default one.
@@ -30,25 +37,61 @@ pub fn get<T: DeserializeOwned>(
     resource: &str,
     query: &[(&str, String)],
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    Connection::new(socket)?.get(resource, query)
+}
+
+/// Has the agent behind `socket` do something, waits until it is done, and decodes what it says.
+pub fn post<T: DeserializeOwned>(socket: &Path, resource: &str) -> anyhow::Result<T> {
+    Connection::new(socket)?.ask(Method::POST, resource, &[], CHANGE)
+}
+
+/// A way to an agent, for several questions.
+pub struct Connection {
+    socket: PathBuf,
+    runtime: tokio::runtime::Runtime,
+    client: reqwest::Client,
+}
+
+impl Connection {
+    /// Prepares it; nothing is sent.
+    pub fn new(socket: &Path) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = reqwest::Client::builder()
             .unix_socket(socket)
-            .timeout(std::time::Duration::from_secs(10))
             .build()
             .context("cannot prepare a client of the control socket")?;
+        Ok(Self { socket: socket.to_path_buf(), runtime, client })
+    }
+
+    /// Asks for a resource and decodes it.
+    pub fn get<T: DeserializeOwned>(&self, resource: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
+        self.ask(Method::GET, resource, query, LOOK)
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        resource: &str,
+        query: &[(&str, String)],
+        timeout: Duration,
+    ) -> anyhow::Result<T> {
         let mut url = reqwest::Url::parse("http://xroute")?.join(resource)?;
-        url.query_pairs_mut().extend_pairs(query);
-        let response = client.get(url).send().await.with_context(|| {
-            format!(
-                "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",
-                socket.display()
-            )
-        })?;
-        let status = response.status();
-        if !status.is_success() {
-            bail!("{}", response.text().await.unwrap_or_else(|_| status.to_string()).trim());
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
         }
-        response.json().await.context("the agent's reply is not what this version expects")
-    })
+        self.runtime.block_on(async {
+            let request = self.client.request(method, url).timeout(timeout);
+            let response = request.send().await.with_context(|| {
+                format!(
+                    "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",
+                    self.socket.display()
+                )
+            })?;
+            let status = response.status();
+            if !status.is_success() {
+                bail!("{}", response.text().await.unwrap_or_else(|_| status.to_string()).trim());
+            }
+            response.json().await.context("the agent's reply is not what this version expects")
+        })
+    }
 }

@@ -1,6 +1,7 @@
 //! `[[profile]]` and `[[profile.endpoint]]`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use router_common::geo_regions::parse_code;
@@ -10,6 +11,7 @@ use router_common::model::{
 };
 use toml::de::DeValue;
 
+use super::files::Loader;
 use super::monitor::{self, Wish};
 use super::reader::{Site, Spot, Table, choice, shown, text, truth, whole};
 use super::values::{address, by_family, duration, name, subnet};
@@ -61,7 +63,7 @@ const BY_METHOD: [(&str, &[Word]); 4] = [
     ("dial", &[Word::Priority, Word::Performance]),
 ];
 
-pub(super) fn read(table: Table<'_>) -> Read {
+pub(super) fn read(table: Table<'_>, loader: &Loader<'_>) -> Read {
     let own_name = label(&table, "www");
     let word = table.take("method", |value| choice(value, &METHODS));
     if !table.has("method") {
@@ -74,12 +76,12 @@ pub(super) fn read(table: Table<'_>) -> Read {
     let enabled = table.take("status", |value| choice(value, &states)).unwrap_or(true);
     let switches = [("on", true), ("off", false)];
     let ecs = table.take("ecs", |value| choice(value, &switches)).unwrap_or(true);
-    let monitor = monitor::of_profile(&table);
+    let monitor = monitor::of_profile(&table, loader);
     let mut endpoints = Vec::new();
     let mut sites = Vec::new();
     let mut nested = Vec::new();
     for (at, endpoint) in table.tables("endpoint", "[[profile.endpoint]]").into_iter().enumerate() {
-        let (read, child, mut site) = read_endpoint(endpoint, word, by_probe, &monitor);
+        let (read, child, mut site) = read_endpoint(endpoint, word, by_probe, (&own_name, &monitor), loader);
         if word.is_none() {
             // Which keys are used is unknown until the method is.
             site.excuse(&["priority", "weight", "region", "geo", "subnets", "dial"]);
@@ -201,7 +203,8 @@ fn all_down(table: &Table<'_>, endpoints: &[Endpoint]) -> AllDown {
 
 /// What kind of thing an endpoint answers with.
 enum Kind {
-    Addresses,
+    /// With the first one in the text, which is probed.
+    Addresses(Option<IpAddr>),
     Domain,
     Profile(String),
 }
@@ -210,7 +213,8 @@ fn read_endpoint(
     table: Table<'_>,
     word: Option<Word>,
     by_probe: bool,
-    profile_monitor: &Wish,
+    (profile, profile_monitor): (&str, &Wish),
+    loader: &Loader<'_>,
 ) -> (Endpoint, Option<String>, Site) {
     let own_name = label(&table, "eu1");
     let (target, kind) = target(&table);
@@ -267,12 +271,12 @@ fn read_endpoint(
         table.refuse("always_serve", "is not used by a nested profile; its own endpoints can have it");
         table.refuse("monitor", "is not used by a nested profile, which is never probed itself");
     }
-    let own = monitor::of_endpoint(&table, profile_monitor);
+    let own = monitor::of_endpoint(&table, profile_monitor, loader);
     let here = table.spot();
-    let monitor = match (profile_monitor, destination(&target)) {
-        (Wish::Keys(base), Some(destination)) if !matches!(kind, Some(Kind::Profile(_))) => {
+    let monitor = match (profile_monitor, destination(&target, &kind)) {
+        (Wish::Keys(base), Some(destination)) => {
             let keys = own.map_or_else(|| (**base).clone(), |own| own.over(base));
-            keys.settle(destination, &here, table.faults())
+            keys.settle(destination, &format!("{profile}/{own_name}"), &here, table.faults())
         }
         _ => None,
     };
@@ -318,7 +322,7 @@ fn target(table: &Table<'_>) -> (Target, Option<Kind>) {
                 table.fault_at("address", message);
             }
             let (ipv4, ipv6) = by_family(&addresses);
-            (Target::Addresses { ipv4, ipv6 }, Some(Kind::Addresses))
+            (Target::Addresses { ipv4, ipv6 }, Some(Kind::Addresses(addresses.first().copied())))
         }
         ["target"] => {
             let domain = table.take("target", |value| {
@@ -363,7 +367,7 @@ fn target(table: &Table<'_>) -> (Target, Option<Kind>) {
 
 fn min_children(table: &Table<'_>, kind: &Option<Kind>) -> MinChildren {
     let threshold = |key: &'static str| -> Option<u32> {
-        if matches!(kind, Some(Kind::Addresses | Kind::Domain)) {
+        if matches!(kind, Some(Kind::Addresses(_) | Kind::Domain)) {
             table.refuse(key, "is for nested profiles only");
             return None;
         }
@@ -376,14 +380,12 @@ fn min_children(table: &Table<'_>, kind: &Option<Kind>) -> MinChildren {
     }
 }
 
-fn destination(target: &Target) -> Option<ProbeDestination> {
-    match target {
-        Target::Addresses { ipv4, ipv6 } => {
-            let first = ipv4.first().map(|&address| address.into());
-            first.or_else(|| ipv6.first().map(|&address| address.into())).map(ProbeDestination::Address)
-        }
-        Target::Domain(name) => Some(ProbeDestination::Domain(name.clone())),
-        Target::Profile(_) => None,
+/// What a probe connects to.
+fn destination(target: &Target, kind: &Option<Kind>) -> Option<ProbeDestination> {
+    match (target, kind) {
+        (_, Some(Kind::Addresses(first))) => first.map(ProbeDestination::Address),
+        (Target::Domain(name), _) => Some(ProbeDestination::Domain(name.clone())),
+        _ => None,
     }
 }
 

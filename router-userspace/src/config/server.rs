@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::reader::{Table, choice, text, whole};
 use super::warnings::Warnings;
-use crate::settings::{Server, Stale, XdpMode};
+use crate::settings::{Probes, Server, Stale, XdpMode};
 
 /// Most interfaces the XDP program is attached to.
 const MAX_INTERFACES: usize = 8;
@@ -71,6 +71,18 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     server
 }
 
+/// `[probes]`: what probing may cost this machine.
+pub(super) fn probes(table: Table<'_>) -> Probes {
+    let usual = Probes::default();
+    let probes = Probes {
+        per_second: table.take("per_second", |value| whole(value, 1..=100_000)).unwrap_or(usual.per_second),
+        in_flight: table.take("in_flight", |value| whole(value, 1..=100_000)).unwrap_or(usual.in_flight),
+        programs: table.take("programs", |value| whole(value, 1..=1000)).unwrap_or(usual.programs),
+    };
+    table.finish();
+    probes
+}
+
 /// What goes together in `listen` and `interfaces`.
 fn listening(table: &Table<'_>, server: &Server, warnings: &mut Warnings) {
     if server.listen.is_empty() {
@@ -111,7 +123,8 @@ fn listening(table: &Table<'_>, server: &Server, warnings: &mut Warnings) {
     }
 }
 
-fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String> {
+/// Name of a network interface.
+pub(super) fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String> {
     let name = text(value)?;
     let bad = |character: char| character.is_whitespace() || character.is_control() || character == '/';
     if name.is_empty() || name.len() > 15 || name.contains(bad) || matches!(name, "." | "..") {

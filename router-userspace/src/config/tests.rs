@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use router_common::model::{AllDown, Method, ProbeMethod, ProbeProtocol, Target, WindowRule};
+use router_common::model::{AllDown, Method, Target, WindowRule};
 
 use super::*;
-use crate::settings::{Stale, XdpMode};
+use crate::settings::{Probes, Stale, XdpMode};
 
+mod monitors;
 mod refusals;
 mod warned;
 
@@ -54,6 +55,10 @@ control = "/run/x.sock"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
+[probes]
+per_second = 100
+in_flight = 10
+programs = 1
 [geo]
 overrides = "geo.csv"
 [latency]
@@ -139,6 +144,8 @@ fn every_key_arrives() {
     assert_eq!(server.control, Path::new("/run/x.sock"));
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.edns_size), (Path::new("state"), 1200));
+    let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
+    assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);
     assert_eq!(config.latency.rows, [("10.0.0.0/8".parse().unwrap(), "westeurope".into(), 3.5)]);
     let place = config.model.regions()["westeurope"];
@@ -158,14 +165,15 @@ fn every_key_arrives() {
     assert_eq!((eu1.priority, eu1.dial, us1.priority, us1.always_serve), (7, 50, 3, true));
     assert_eq!(us1.target, Target::Domain("us1.example.net".parse().unwrap()));
     let tcp = eu1.monitor.as_ref().unwrap();
-    assert_eq!((tcp.target.protocol, tcp.target.port), (ProbeProtocol::Tcp, 8443));
-    assert_eq!((tcp.target.path.as_str(), tcp.target.host.as_str()), ("/", ""));
+    assert_eq!(tcp.target.to_string(), "TCP [2001:db8::10]:8443");
     assert_eq!(tcp.window, WindowRule::Samples { size: 1, successful: 1 });
     assert_eq!((tcp.interval.as_millis(), tcp.timeout.as_millis()), (5000, 1500));
     let https = us1.monitor.as_ref().unwrap();
-    assert_eq!((https.target.port, https.target.method), (443, ProbeMethod::Get));
-    assert_eq!((https.target.host.as_str(), https.target.verify), ("us1.example.net", false));
-    assert_eq!(https.target.headers, [("X-A".into(), "1".into()), ("X-b".into(), "2".into())]);
+    assert_eq!(
+        https.target.to_string(),
+        "GET https://us1.example.net.:443/health host \"us1.example.net\" header \"X-A\" \"1\" header \"X-b\" \
+         \"2\" unverified"
+    );
     assert_eq!(https.expected_status, [(200, 200), (300, 399), (404, 404)]);
     assert_eq!(https.window, WindowRule::Tolerated { failures: 3 });
 
@@ -186,9 +194,8 @@ fn no_monitor_is_the_default_monitor() {
          [\"2001:db8::1\"]\n",
     ));
     let monitor = config.model.profiles()[0].endpoints[0].monitor.clone().unwrap();
-    assert_eq!((monitor.target.protocol, monitor.target.port), (ProbeProtocol::Http, 80));
-    assert_eq!((monitor.target.path.as_str(), monitor.target.method), ("/", ProbeMethod::Head));
-    assert_eq!(monitor.target.host, "[2001:db8::1]");
+    assert_eq!(monitor.target.to_string(), "HEAD http://[2001:db8::1]:80/ host \"[2001:db8::1]\"");
+    assert_eq!(monitor.hold.as_secs(), 0);
     assert_eq!((monitor.interval.as_secs(), monitor.timeout.as_secs()), (30, 10));
     assert_eq!(monitor.window, WindowRule::Samples { size: 4, successful: 2 });
 }

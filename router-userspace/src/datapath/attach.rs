@@ -175,7 +175,9 @@ fn explain(error: &io::Error, interface: &Interface) -> String {
             "its driver refuses XDP as the interface is set up (MTU {}, queues, offloads; the kernel's log says more): {error}",
             interface.mtu
         ),
-        Some(libc::EPERM) => "not permitted (root, or CAP_NET_ADMIN and CAP_BPF, is needed)".to_owned(),
+        Some(libc::EPERM) => {
+            "not permitted (root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, is needed)".to_owned()
+        }
         _ => error.to_string(),
     }
 }

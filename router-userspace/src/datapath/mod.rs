@@ -1,10 +1,10 @@
 //! The kernel side of the agent: loads the XDP program, attaches it, writes its tables, reads its counters.
 //! The only module that names aya.
 //!
-//! The program and its maps are pinned and attached by a pinned link ([`pins`]), so answers go on when the
+//! The program and its maps are pinned and attached by a pinned link (`pins`), so answers go on when the
 //! agent ends in whatever way but [`Datapath::detach`]. The next agent **adopts** them when it was built with
 //! the same object and its tables fit, or else **replaces** the program in the link; both without a query
-//! lost. How tables change under a running program is in [`instance`].
+//! lost. How tables change under a running program is in `instance`.
 //!
 //! All of it concerns the network and mount namespaces of the calling thread.
 

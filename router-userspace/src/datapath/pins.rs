@@ -381,23 +381,19 @@ fn prepare(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes `root` when it is empty, and the mount when it is one of ours.
+/// Unmounts an empty `root` when the mount is one of ours, else removes it. A directory that was a mount
+/// point stays: it can be one in another mount namespace too, and removing it would unmount it there
+/// (Linux 3.18 on), with the pins of another agent.
 fn tidy(root: &Path) -> Result<()> {
     if !is_empty(root) {
         return Ok(());
     }
-    let own = is_own_mount(root)?;
-    if own {
-        unmount(root).with_context(|| format!("cannot unmount {}", root.display()))?;
+    if is_own_mount(root)? {
+        return unmount(root).with_context(|| format!("cannot unmount {}", root.display()));
     }
-    match fs::remove_dir(root) {
-        // Below our mount there was something else.
-        Err(error) if own && error.kind() != ErrorKind::DirectoryNotEmpty => {
-            Err(error).with_context(|| format!("cannot remove {}", root.display()))
-        }
-        // A mount of somebody else's, or a directory that we may not remove.
-        _ => Ok(()),
-    }
+    // A mount of somebody else's, or a directory that we may not remove, stays as well.
+    let _ = fs::remove_dir(root);
+    Ok(())
 }
 
 /// Unmounts; when somebody stays inside, from sight, and the kernel does the rest when they go.

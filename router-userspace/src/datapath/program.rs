@@ -6,13 +6,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use aya::maps::Map;
-use aya::programs::Xdp;
+use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use router_common::abi::{HALVES, PROGRAM, map};
 
 use super::capacity::Capacity;
 use super::object::OBJECT;
 use super::sys;
+
+/// Lines of the verifier's log that a refusal shows; the debug log has all of them.
+const VERIFIER_LINES: usize = 6;
 
 /// A program in the kernel, and its maps by name. Not attached, not pinned.
 pub struct Loaded {
@@ -40,7 +43,7 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
     }
     let mut object = loader
         .load(OBJECT)
-        .context("cannot make the maps of the XDP program (root, or CAP_BPF and CAP_NET_ADMIN, is needed)")?;
+        .context("cannot make the maps of the XDP program (root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, is needed)")?;
     let program = load_program(&mut object)?;
     let names: Vec<String> = object.maps().map(|(name, _)| name.to_owned()).collect();
     let mut maps = HashMap::new();
@@ -58,9 +61,26 @@ fn load_program(object: &mut Ebpf) -> Result<OwnedFd> {
         bail!("the object holds no program {PROGRAM:?}");
     };
     let program: &mut Xdp = program.try_into().context("the program is not an XDP program")?;
-    program.load().context("the kernel refused the XDP program")?;
+    program.load().map_err(refusal)?;
     let program = program.fd()?;
     Ok(program.as_fd().try_clone_to_owned()?)
+}
+
+/// What the verifier said, without its whole log: the end of it says why.
+fn refusal(error: ProgramError) -> anyhow::Error {
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
+        return anyhow::Error::new(error).context("the kernel refused the XDP program");
+    };
+    let log = verifier_log.to_string();
+    log::debug!("verifier log:\n{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let told = lines[lines.len().saturating_sub(VERIFIER_LINES)..].join("\n  ");
+    let hint = if log.contains("prohibited for !root") {
+        " (CAP_PERFMON is missing: root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, is needed)"
+    } else {
+        ""
+    };
+    anyhow::anyhow!("the kernel refused the XDP program: {io_error}{hint}\n  {told}")
 }
 
 /// The descriptor of a map, whatever its type.

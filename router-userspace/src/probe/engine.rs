@@ -20,6 +20,8 @@ pub struct Observed {
     pub target: Arc<ProbeTarget>,
     /// What was seen.
     pub observation: Observation,
+    /// The words of whoever reported a failure: the system, a library, the program that was run.
+    pub said: Option<Arc<str>>,
     /// When the probe ended.
     pub at: Instant,
 }
@@ -55,11 +57,12 @@ pub struct Stats {
     pub waiting: usize,
     /// Probes started.
     pub started: u64,
-    /// Probes that ended with an HTTP response or a TCP connection.
+    /// Probes that ended with an answer: a response, a connection, an exit status, a state.
     pub answered: u64,
     /// Probes that ended without one.
     pub failed: u64,
-    /// Those of the failed that this machine is to blame for (no descriptor, port, memory).
+    /// Those of the failed that this machine is to blame for (no descriptor, port, memory), or the monitor
+    /// itself (a program that does not start, a broken file).
     pub local_faults: u64,
     /// Repeated probes started within each of [`Stats::LATENESS`] of their due time, and, last, later.
     pub lateness: [u64; 7],
@@ -121,6 +124,7 @@ impl Engine {
 
     /// As [`start`](Self::start), with a prober of one's own settings.
     pub fn start_with(prober: Arc<Prober>, limits: Limits, events: mpsc::Sender<Observed>) -> Self {
+        prober.set_programs(limits.programs);
         let seed = limits.seed.unwrap_or_else(drawn_seed);
         let state = State { planner: Planner::new(limits, seed), flights: HashMap::new(), stopping: false };
         let shared = Arc::new(Shared {
@@ -149,6 +153,13 @@ impl Engine {
         drop(state);
         self.shared.wake.notify_one();
         Applied { added: replaced.added, kept: replaced.kept, removed: replaced.gone.len() }
+    }
+
+    /// Changes what probes may cost, from now on.
+    pub fn set_limits(&self, limits: Limits) {
+        self.shared.prober.set_programs(limits.programs);
+        self.shared.state().planner.set_limits(limits);
+        self.shared.wake.notify_one();
     }
 
     /// When a target is probed next; `None` when it is not one of the targets.
@@ -201,9 +212,10 @@ impl Shared {
 
     /// One probe, from start to the report.
     async fn fly(self: Arc<Self>, start: Start) {
-        let observation = self.prober.probe(&start.target, start.timeout).await;
-        self.counts.count(&start.target, &observation);
-        let observed = Observed { target: start.target, observation, at: Instant::now() };
+        let (observation, said) = self.prober.probe_with_words(&start.target, start.timeout).await;
+        self.counts.count(&start.target, &observation, said.as_deref().unwrap_or_default());
+        let said = said.map(Arc::from);
+        let observed = Observed { target: start.target, observation, said, at: Instant::now() };
         if self.state().planner.has(start.key) {
             // An error means that nobody listens; the scheduler sees that as well, and ends.
             let _ = self.events.send(observed).await;
@@ -289,12 +301,14 @@ impl Counts {
         }
     }
 
-    fn count(&self, target: &ProbeTarget, observation: &Observation) {
+    fn count(&self, target: &ProbeTarget, observation: &Observation, said: &str) {
         let count = match observation.outcome {
-            Outcome::Status(_) | Outcome::Connected => &self.answered,
+            Outcome::Status(_) | Outcome::Connected | Outcome::Exited(_) | Outcome::Stated(_) => {
+                &self.answered
+            }
             Outcome::Fault(fault) => {
-                if fault == ProbeFault::Local {
-                    self.local(target);
+                if fault.is_ours() {
+                    self.ours(target, fault, said);
                 }
                 &self.failed
             }
@@ -302,13 +316,12 @@ impl Counts {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a fault of our own machine, and tells the first of each thousand.
-    fn local(&self, target: &ProbeTarget) {
+    /// Counts a fault that is not the endpoint's, and tells the first of each thousand.
+    fn ours(&self, target: &ProbeTarget, fault: ProbeFault, said: &str) {
         if self.local_faults.fetch_add(1, Ordering::Relaxed).is_multiple_of(1000) {
             log::error!(
-                "cannot probe {:?}: this machine is short of file descriptors, ports or memory; the \
-                 endpoint's state stays as it is (told once in 1000 times)",
-                target.destination
+                "cannot probe {target}: {fault}: {said}; the endpoint's state stays as it is (told once in \
+                 1000 times)"
             );
         }
     }

@@ -14,7 +14,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use router_common::health::{ProbeFault, Stage};
-use router_common::model::{ProbeMethod, ProbeTarget};
+use router_common::model::{HttpProbe, ProbeMethod};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -33,7 +33,7 @@ const OURS: [&str; 4] = ["connection", "content-length", "transfer-encoding", "u
 
 /// The request of a target: origin-form, `Host`, `User-Agent`, `Accept`, the target's headers (which win),
 /// and `Connection: close`.
-pub(super) fn request(target: &ProbeTarget, user_agent: &str) -> Result<Request<Empty<Bytes>>, Failed> {
+pub(super) fn request(target: &HttpProbe, user_agent: &str) -> Result<Request<Empty<Bytes>>, Failed> {
     let unsendable = |what: String| Failed::new(ProbeFault::Unsendable, what);
     if !target.path.starts_with('/') {
         return Err(unsendable(format!("path {:?} does not begin with /", target.path)));
@@ -52,6 +52,7 @@ pub(super) fn request(target: &ProbeTarget, user_agent: &str) -> Result<Request<
             .map_err(|_| unsendable(format!("{name} {value:?} is not a header value")))
     };
     headers.insert(HOST, value("host", &host_header(&target.host))?);
+    let user_agent = target.user_agent.as_deref().unwrap_or(user_agent);
     headers.insert(USER_AGENT, value("user agent", user_agent)?);
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     let mut own = Vec::with_capacity(target.headers.len());
@@ -83,7 +84,7 @@ fn host_header(host: &str) -> String {
 
 /// The name that the certificate must be for, and that SNI carries unless it is an IP address (RFC 6066 §3):
 /// the target's `host` without a port and a final dot.
-pub(super) fn server_name(target: &ProbeTarget) -> Result<ServerName<'static>, Failed> {
+pub(super) fn server_name(target: &HttpProbe) -> Result<ServerName<'static>, Failed> {
     let host = target.host.as_str();
     let bare = if host.parse::<IpAddr>().is_ok() {
         host
@@ -173,9 +174,6 @@ impl Exchange {
 pub(super) struct Recording(Arc<Mutex<(Vec<u8>, Vec<u8>)>>);
 
 impl Recording {
-    /// Most octets noted in each direction.
-    const MOST: usize = 16 * 1024;
-
     /// Sent and got.
     pub(super) fn take(&self) -> (Vec<u8>, Vec<u8>) {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -184,7 +182,7 @@ impl Recording {
     fn note(&self, octets: &[u8], which: impl FnOnce(&mut (Vec<u8>, Vec<u8>)) -> &mut Vec<u8>) {
         let mut both = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let noted = which(&mut both);
-        let room = Self::MOST.saturating_sub(noted.len()).min(octets.len());
+        let room = Transcript::MOST.saturating_sub(noted.len()).min(octets.len());
         noted.extend_from_slice(&octets[..room]);
     }
 }

@@ -8,6 +8,7 @@ use router_common::health::{Observation, Outcome, Record, Sample, Strip, Window,
 use router_common::model::{EndpointId, Model, ProbeTarget, WindowRule};
 use router_common::view::{Health, HealthView};
 
+use super::Observed;
 use super::targets::watched;
 
 /// The windows of all probed endpoints, by the target they watch.
@@ -32,12 +33,37 @@ pub struct EndpointHealth {
     pub target: Arc<ProbeTarget>,
     /// When it counts as healthy.
     pub rule: WindowRule,
+    /// Least time in a state.
+    pub hold: Duration,
     /// State, since when, strip, last sample, last error, average latency, flaps.
     pub record: Record,
     /// Latency of the healthy ones among the last 64 probes; `None` when there is none.
     pub percentiles: Option<Percentiles>,
+    /// What was said of the last failure, by the system, a library, a program.
+    pub said: Option<Arc<str>>,
+    /// Why the newest probe says nothing about the endpoint; `None` when it does.
+    pub trouble: Option<Arc<str>>,
     /// Endpoints, this one included, that share the target's probes.
     pub shared_by: usize,
+}
+
+/// What is worth keeping of one endpoint's health across a restart.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Its position in the model.
+    pub endpoint: EndpointId,
+    /// Name of its profile.
+    pub profile: String,
+    /// Its name in the profile.
+    pub name: String,
+    /// What is probed.
+    pub target: Arc<ProbeTarget>,
+    /// Healthy status codes.
+    pub expected_status: Vec<(u16, u16)>,
+    /// When it counts as healthy.
+    pub rule: WindowRule,
+    /// Everything its window remembers.
+    pub record: Record,
 }
 
 /// Latency percentiles (nearest rank).
@@ -55,6 +81,10 @@ pub struct Percentiles {
 struct Watched {
     /// Oldest first, at most [`Strip::CAPACITY`]; raw, so that whoever joins later can judge them too.
     history: VecDeque<Seen>,
+    /// The newest words about a failure, and when they were said.
+    said: Option<(Duration, Arc<str>)>,
+    /// See [`EndpointHealth::trouble`].
+    trouble: Option<Arc<str>>,
     subscribers: Vec<Subscriber>,
 }
 
@@ -80,6 +110,18 @@ impl Monitors {
         let mut monitors = Self::default();
         monitors.rebuild(model, Duration::ZERO);
         monitors
+    }
+
+    /// Takes in one probe as the engine reports it, with the words about it. See [`observe`](Self::observe).
+    pub fn observed(&mut self, observed: &Observed, now: Duration) -> Vec<(EndpointId, Health)> {
+        if let Some(watched) = self.watched.get_mut(&observed.target) {
+            let ours = matches!(observed.observation.outcome, Outcome::Fault(fault) if fault.is_ours());
+            watched.trouble = observed.said.clone().filter(|_| ours);
+            if let Some(said) = observed.said.clone().filter(|_| !ours) {
+                watched.said = Some((now, said));
+            }
+        }
+        self.observe(&observed.target, &observed.observation, now)
     }
 
     /// Takes in one probe's outcome; the endpoints whose verdict it changed. A target that nobody watches
@@ -124,11 +166,12 @@ impl Monitors {
             let same_target = old_targets.get(&identity).is_some_and(|old| **old == monitor.target);
             let window = match known.remove(&identity) {
                 Some(old) if same_target && old.expected_status == monitor.expected_status => {
-                    let mut window = old.window;
+                    let mut window = old.window.with_hold(monitor.hold);
                     window.set_rule(monitor.window, now);
                     window
                 }
-                _ => Window::replay(monitor.window, entry.judged(&monitor.expected_status)),
+                _ => Window::replay(monitor.window, entry.judged(&monitor.expected_status))
+                    .with_hold(monitor.hold),
             };
             let (profile, name) = identity;
             let expected_status = monitor.expected_status.clone();
@@ -185,34 +228,72 @@ impl Monitors {
             name: subscriber.name.clone(),
             target: Arc::clone(target),
             rule: subscriber.window.rule(),
+            hold: subscriber.window.hold(),
             record: *subscriber.window.record(),
             percentiles: watched.percentiles(&subscriber.expected_status),
+            said: watched.said_at(subscriber.window.record().last_error.map(|(at, _)| at)),
+            trouble: watched.trouble.clone(),
             shared_by: watched.subscribers.len(),
         })
     }
 
-    /// What is known of every probed endpoint, in the order of the model: for status, and to be saved.
+    /// What is known of every probed endpoint, in the order of the model.
     pub fn endpoints(&self) -> Vec<EndpointHealth> {
         let mut ids: Vec<EndpointId> = self.places.keys().copied().collect();
         ids.sort();
         ids.into_iter().filter_map(|id| self.endpoint(id)).collect()
     }
 
+    /// What is worth keeping of every probed endpoint, in the order of the model.
+    pub fn kept(&self) -> Vec<Kept> {
+        let mut kept: Vec<Kept> = Vec::with_capacity(self.places.len());
+        for (target, watched) in &self.watched {
+            kept.extend(watched.subscribers.iter().map(|subscriber| Kept {
+                endpoint: subscriber.endpoint,
+                profile: subscriber.profile.clone(),
+                name: subscriber.name.clone(),
+                target: Arc::clone(target),
+                expected_status: subscriber.expected_status.clone(),
+                rule: subscriber.window.rule(),
+                record: *subscriber.window.record(),
+            }));
+        }
+        kept.sort_unstable_by_key(|kept| kept.endpoint);
+        kept
+    }
+
     /// Gives an endpoint what was saved of it, if it still watches this target and has no sample of its own.
-    /// Whether it was taken.
-    pub fn restore(&mut self, profile: &str, name: &str, target: &ProbeTarget, record: Record) -> bool {
-        let Some(watched) = self.watched.get_mut(target) else { return false };
-        let same = |s: &&mut Subscriber| s.profile == profile && s.name == name;
-        let Some(subscriber) = watched.subscribers.iter_mut().find(same) else { return false };
+    /// A window of another rule judges the saved samples anew. Whether it was taken.
+    pub fn restore(
+        &mut self,
+        endpoint: EndpointId,
+        target: &ProbeTarget,
+        rule: WindowRule,
+        record: Record,
+        now: Duration,
+    ) -> bool {
+        let Some((watches, place)) = self.places.get(&endpoint) else { return false };
+        if **watches != *target {
+            return false;
+        }
+        let subscriber = self.watched.get_mut(target).and_then(|watched| watched.subscribers.get_mut(*place));
+        let Some(subscriber) = subscriber else { return false };
         if !subscriber.window.record().strip.is_empty() {
             return false;
         }
-        subscriber.window = Window::restore(subscriber.window.rule(), record);
+        let mut window = Window::restore(rule, record).with_hold(subscriber.window.hold());
+        window.set_rule(subscriber.window.rule(), now);
+        subscriber.window = window;
         true
     }
 }
 
 impl Watched {
+    /// The words said at this time.
+    fn said_at(&self, at: Option<Duration>) -> Option<Arc<str>> {
+        self.said.as_ref().filter(|(said, _)| Some(*said) == at).map(|(_, words)| Arc::clone(words))
+    }
+
     fn remember(&mut self, observation: &Observation, now: Duration) {
         if self.history.len() >= usize::from(Strip::CAPACITY) {
             self.history.pop_front();

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use router_common::model::ProbeTarget;
 
+use crate::settings::Probes;
+
 /// How often a target is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
@@ -25,13 +27,21 @@ pub struct Limits {
     pub in_flight: usize,
     /// Probes started per second; at least 1.
     pub per_second: u32,
+    /// Programs of `exec` monitors running at one time; at least 1.
+    pub programs: usize,
     /// Seed of the jitter; `None` draws one, so that several machines do not beat in time.
     pub seed: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { in_flight: 1000, per_second: 5000, seed: None }
+        Self::from(Probes::default())
+    }
+}
+
+impl From<Probes> for Limits {
+    fn from(Probes { per_second, in_flight, programs }: Probes) -> Self {
+        Self { in_flight, per_second, programs, seed: None }
     }
 }
 
@@ -103,6 +113,12 @@ impl Planner {
             pace: Pace::new(limits.per_second),
             jitter: Jitter(seed),
         }
+    }
+
+    /// Changes the limits; the seed stays.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.most_in_flight = limits.in_flight.max(1);
+        self.pace = Pace::new(limits.per_second);
     }
 
     /// Replaces the set of targets. New ones are due at once; kept ones keep their place in time, or

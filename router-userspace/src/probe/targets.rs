@@ -9,7 +9,7 @@ use super::Schedule;
 /// Every target of a model once, in file order, with the smallest interval of the endpoints that watch it
 /// and the timeout that belongs to it (of equal intervals the longer timeout).
 ///
-/// Probed is what [`watched`] says. A profile that no name leads to is probed as well: its state is then
+/// Probed is what `watched` says. A profile that no name leads to is probed as well: its state is then
 /// known before the first answer depends on it, and `status` can show it.
 pub fn targets_of(model: &Model) -> Vec<(ProbeTarget, Schedule)> {
     let mut targets: Vec<(ProbeTarget, Schedule)> = Vec::new();

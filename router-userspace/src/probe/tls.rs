@@ -1,6 +1,8 @@
-//! TLS for probes: verified against the system's authorities, or not at all.
+//! TLS for probes: verified against the system's authorities or a monitor's own, or not at all.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use router_common::model::{Authorities, Trust};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -19,25 +21,44 @@ pub enum Roots {
     Only(Vec<CertificateDer<'static>>),
 }
 
-/// The two ways of a handshake.
+/// A configuration of handshakes, or why there is none.
+type Made = Result<Arc<ClientConfig>, Error>;
+
+/// The ways of a handshake.
 pub(super) struct Tls {
     roots: Roots,
-    verified: OnceLock<Result<Arc<ClientConfig>, Error>>,
-    unverified: OnceLock<Result<Arc<ClientConfig>, Error>>,
+    verified: OnceLock<Made>,
+    unverified: OnceLock<Made>,
+    /// By a monitor's own authorities, as long as a target has them.
+    own: Mutex<Vec<(Weak<Authorities>, Made)>>,
 }
 
 impl Tls {
     pub(super) fn new(roots: Roots) -> Self {
-        Self { roots, verified: OnceLock::new(), unverified: OnceLock::new() }
+        Self { roots, verified: OnceLock::new(), unverified: OnceLock::new(), own: Mutex::default() }
     }
 
-    /// The configuration of a handshake that verifies the certificate or does not.
-    pub(super) fn config(&self, verify: bool) -> Result<Arc<ClientConfig>, Error> {
-        if verify {
-            self.verified.get_or_init(|| verifying(&self.roots)).clone()
-        } else {
-            self.unverified.get_or_init(unverifying).clone()
+    /// The configuration of a handshake that trusts these.
+    pub(super) fn config(&self, trust: &Trust) -> Made {
+        match trust {
+            Trust::System => self.verified.get_or_init(|| verifying(&self.roots)).clone(),
+            Trust::Anybody => self.unverified.get_or_init(unverifying).clone(),
+            Trust::Authorities(authorities) => self.own(authorities),
         }
+    }
+
+    fn own(&self, authorities: &Arc<Authorities>) -> Made {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = own.iter().find(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(authorities)));
+        if let Some((_, made)) = found {
+            return made.clone();
+        }
+        // Those of configurations that are gone.
+        own.retain(|(known, _)| known.strong_count() > 0);
+        let certificates = authorities.certificates.iter().map(|der| CertificateDer::from(der.clone()));
+        let made = verifying(&Roots::Only(certificates.collect()));
+        own.push((Arc::downgrade(authorities), made.clone()));
+        made
     }
 }
 

@@ -11,13 +11,15 @@ use router_common::health::Stage;
 pub struct Transcript {
     /// Addresses tried, in order; the last one is the one connected to, if any was.
     pub tried: Vec<SocketAddr>,
+    /// What is worth telling of a probe without a connection.
+    pub notes: Vec<String>,
     /// Local end of the connection.
     pub local: Option<SocketAddr>,
     /// The TLS session, when there was one.
     pub tls: Option<TlsSession>,
     /// The octets of the request as they went into the connection (before TLS).
     pub sent: Vec<u8>,
-    /// The first octets that came out of it (after TLS), at most 16 KiB.
+    /// The first octets that came out of it (after TLS), or that a program wrote; at most 16 KiB.
     pub got: Vec<u8>,
     /// Octets of body read, decoded.
     pub body: u64,
@@ -65,6 +67,7 @@ impl Default for Transcript {
     fn default() -> Self {
         Self {
             tried: Vec::new(),
+            notes: Vec::new(),
             local: None,
             tls: None,
             sent: Vec::new(),
@@ -80,6 +83,15 @@ impl Default for Transcript {
 }
 
 impl Transcript {
+    /// Most octets noted in each direction.
+    pub(super) const MOST: usize = 16 * 1024;
+
+    /// Notes what was got, as far as there is room.
+    pub(super) fn note_got(&mut self, octets: &[u8]) {
+        let room = Self::MOST.saturating_sub(self.got.len()).min(octets.len());
+        self.got.extend_from_slice(octets.get(..room).unwrap_or_default());
+    }
+
     /// The head of the response: what came before the first empty line.
     pub fn response_head(&self) -> String {
         let end = self.got.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(self.got.len());
@@ -112,16 +124,35 @@ impl fmt::Display for Transcript {
         for line in String::from_utf8_lossy(&self.sent).trim_end().lines() {
             writeln!(f, "> {}", line.escape_debug())?;
         }
-        for line in self.response_head().lines() {
+        // A program's output has no head that ends.
+        let got = match self.stage {
+            Stage::Run => String::from_utf8_lossy(&self.got).into_owned(),
+            _ => self.response_head(),
+        };
+        for line in got.lines() {
             writeln!(f, "< {}", line.escape_debug())?;
+        }
+        for note in &self.notes {
+            writeln!(f, "* {}", note.escape_debug())?;
         }
         if self.timings.answered.is_some() {
             let cut = if self.body_cut { ", rest not read" } else { "" };
             writeln!(f, "* {} octets of body{cut}{}", self.body, at(self.timings.finished))?;
         }
         if let Some(error) = &self.error {
-            writeln!(f, "* {error}")?;
+            // It may quote what the other side said.
+            writeln!(f, "* {}", Plain(error))?;
         }
         Ok(())
+    }
+}
+
+/// A text without control characters.
+struct Plain<'t>(&'t str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        self.0.chars().try_for_each(|c| f.write_char(if c.is_control() { '\u{fffd}' } else { c }))
     }
 }

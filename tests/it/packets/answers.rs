@@ -206,7 +206,7 @@ fn bpf_options_that_nobody_asked_us_to_know_are_skipped() {
     }
     let fixture = Fixture::standard();
     let plain = Query::new("www.example.test", rtype::A).edns(1232);
-    let many = (0..16).fold(plain.clone(), |query, i| query.option(65_000 + i, &[7; 3]));
+    let many = (0..8).fold(plain.clone(), |query, i| query.option(65_000 + i, &[7; 3]));
     for query in [
         plain.clone().option(10, &[1; 8]),
         plain.clone().option(3, &[]),
@@ -219,7 +219,7 @@ fn bpf_options_that_nobody_asked_us_to_know_are_skipped() {
         }
     }
     let more = many.option(65_100, &[]);
-    fixture.passed("17 options", &v4(&more).bytes(), Counter::PassLong);
+    fixture.passed("nine options", &v4(&more).bytes(), Counter::PassLong);
 }
 
 #[test]

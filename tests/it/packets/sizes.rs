@@ -64,11 +64,18 @@ fn bpf_the_root_can_be_an_owner() {
         return;
     }
     let mut tables = Builder::new(16);
-    let cell = tables.records(&[a([192, 0, 2, 1])]);
-    tables.simple("", cell, cell);
+    let (cell, none) = (tables.records(&[a([192, 0, 2, 1])]), tables.nodata("", ""));
+    let slot = tables.simple("", cell, none);
+    tables.image.owners[slot].zone_len = 1;
     let fixture = tables.start();
     let query = Query::new("", rtype::A);
     assert_eq!(fixture.answered(&v4(&query), &query).answers(), [". 30 IN A 192.0.2.1"]);
+    for query in [Query::new("", rtype::AAAA), Query::new("", rtype::AAAA).edns(1232)] {
+        for frame in [v4(&query), v6(&query)] {
+            let reply = fixture.answered_as(&frame, &query, &[(Counter::AnswerNodata, 1)]);
+            assert_eq!(reply.authorities(), [". 60 IN SOA . . 1 3600 600 604800 60"]);
+        }
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Rows {
     fn make_up(&mut self) {
         let mut rng = Rng::new(1);
         for at in 0..380_000u32 {
-            let address = Ipv4Addr::from_bits(0x0100_0000 + at * 0x2800 & 0xffff_ff00);
+            let address = Ipv4Addr::from_bits((0x0100_0000 + at * 0x2800) & 0xffff_ff00);
             self.push(0, &format!("{address}/24"), rng.of(&COUNTRIES));
         }
         for at in 0..280_000u128 {

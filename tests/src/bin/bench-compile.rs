@@ -162,7 +162,7 @@ fn compiled(snapshot: &Snapshot) -> Result<Compiled> {
         ..Frontage::default()
     };
     let mut keys = Rng::new(1);
-    Ok(compile(snapshot, &frontage, || [keys.next(), keys.next()], 1)?)
+    Ok(compile(snapshot, &frontage, || [keys.draw(), keys.draw()], 1)?)
 }
 
 /// Every monitor says healthy.

@@ -100,10 +100,10 @@ pub fn tuple(rng: &mut Rng, names: &[Name], bound: usize, prefixes: &Prefixes) -
     });
     Tuple {
         name: name.clone(),
-        capitals: if rng.once_in(2) { 0 } else { rng.next() },
+        capitals: if rng.once_in(2) { 0 } else { rng.draw() },
         qtype,
         source: source(rng, prefixes),
-        flags: rng.next() as u16 & 0x0130,
+        flags: rng.draw() as u16 & 0x0130,
         edns,
     }
 }
@@ -131,10 +131,10 @@ fn subnet(rng: &mut Rng, prefixes: &Prefixes) -> (IpAddr, u8) {
     let address = match (rng.below(8), prefixes.address(rng)) {
         (0, IpAddr::V4(address)) => embedded(rng, address).into(),
         (1, _) => {
-            let address = Ipv4Addr::from_bits(rng.next() as u32);
+            let address = Ipv4Addr::from_bits(rng.draw() as u32);
             embedded(rng, address).into()
         }
-        (2, IpAddr::V6(_)) => Ipv6Addr::from_bits(u128::from(rng.next()) << 64).into(),
+        (2, IpAddr::V6(_)) => Ipv6Addr::from_bits(u128::from(rng.draw()) << 64).into(),
         (_, address) => address,
     };
     let len = match (address, rng.below(6)) {

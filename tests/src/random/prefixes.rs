@@ -42,8 +42,8 @@ pub struct Prefixes {
 
 impl Prefixes {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        let hot4 = [(); 3].map(|()| 0x0b00_0000 + ((rng.next() as u32 & 0x7fff) << 16));
-        let hot6 = [(); 3].map(|()| 0x2001u128 << 112 | u128::from(rng.next() & 0xffff) << 96);
+        let hot4 = [(); 3].map(|()| 0x0b00_0000 + ((rng.draw() as u32 & 0x7fff) << 16));
+        let hot6 = [(); 3].map(|()| 0x2001u128 << 112 | u128::from(rng.draw() & 0xffff) << 96);
         let mut prefixes = Self { hot4, hot6, pool: Vec::new() };
         for _ in 0..4 + rng.below(30) {
             let prefix = prefixes.prefix(rng);
@@ -71,7 +71,7 @@ impl Prefixes {
                 let address = self.address4(rng);
                 trunc(embedded(rng, address).into(), 96 + rng.of(&[0, 8, 16, 22, 24, 25, 32]))
             }
-            16 => trunc(Ipv4Addr::from_bits(rng.next() as u32).into(), rng.below(17) as u8),
+            16 => trunc(Ipv4Addr::from_bits(rng.draw() as u32).into(), rng.below(17) as u8),
             _ => net(rng.of(&SPECIAL)),
         }
     }
@@ -90,7 +90,7 @@ impl Prefixes {
             }
             1 => {
                 let first = self.address6(rng).to_bits();
-                let last = first.saturating_add(u128::from(rng.next()) << rng.below(24));
+                let last = first.saturating_add(u128::from(rng.draw()) << rng.below(24));
                 AddressRange {
                     first: Ipv6Addr::from_bits(first).into(),
                     last: Ipv6Addr::from_bits(last).into(),
@@ -109,20 +109,20 @@ impl Prefixes {
             0..=6 => self.pooled(rng),
             7 => return self.address4(rng).into(),
             8 => return self.address6(rng).into(),
-            _ if rng.once_in(2) => return Ipv4Addr::from_bits(rng.next() as u32).into(),
+            _ if rng.once_in(2) => return Ipv4Addr::from_bits(rng.draw() as u32).into(),
             _ => net(rng.of(&SPECIAL)),
         };
         let way = rng.below(6);
         match (net.network(), net.broadcast()) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
                 let (first, last) = (first.to_bits(), last.to_bits());
-                let inside = first + (rng.next() as u32 & (last - first));
+                let inside = first + (rng.draw() as u32 & (last - first));
                 let found = beside(way, u128::from(first), u128::from(last), u128::from(inside));
                 Ipv4Addr::from_bits(found as u32).into()
             }
             (IpAddr::V6(first), IpAddr::V6(last)) => {
                 let (first, last) = (first.to_bits(), last.to_bits());
-                let wide = u128::from(rng.next()) << 64 | u128::from(rng.next());
+                let wide = u128::from(rng.draw()) << 64 | u128::from(rng.draw());
                 Ipv6Addr::from_bits(beside(way, first, last, first + (wide & (last - first)))).into()
             }
             _ => unreachable!("a prefix is of one family"),
@@ -131,12 +131,12 @@ impl Prefixes {
 
     /// An IPv4 address of a hot place; few of its bits are random.
     fn address4(&self, rng: &mut Rng) -> Ipv4Addr {
-        let low = (rng.next() as u32 & 0xf) << (4 * rng.below(4));
-        Ipv4Addr::from_bits(rng.of(&self.hot4) | low | (rng.next() as u32 & 0x3))
+        let low = (rng.draw() as u32 & 0xf) << (4 * rng.below(4));
+        Ipv4Addr::from_bits(rng.of(&self.hot4) | low | (rng.draw() as u32 & 0x3))
     }
 
     fn address6(&self, rng: &mut Rng) -> Ipv6Addr {
-        let low = u128::from(rng.next() & 0xf) << (4 * rng.below(24));
+        let low = u128::from(rng.draw() & 0xf) << (4 * rng.below(24));
         Ipv6Addr::from_bits(rng.of(&self.hot6) | low)
     }
 }

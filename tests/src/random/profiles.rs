@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use router_common::geo_regions::parse_code;
 use router_common::model::{
-    AddressRange, AdminStatus, AllDown, Endpoint, MAX_NESTING, MAX_TTL, Method, MinChildren, Monitor,
-    ProbeDestination, ProbeMethod, ProbeProtocol, ProbeTarget, Profile, ProfileId, Target, WindowRule,
+    AddressRange, AdminStatus, AllDown, Connection, Endpoint, MAX_NESTING, MAX_TTL, Method, MinChildren,
+    Monitor, ProbeDestination, ProbeTarget, Profile, ProfileId, Source, Target, WindowRule,
 };
 
 use super::sources::{CODES, REGIONS};
@@ -141,7 +141,7 @@ impl Maker<'_> {
         let mut has_rest = false;
         let count = if self.chain { 2 + self.rng.below(2) } else { 1 + self.rng.below(6) };
         let mut endpoints = Vec::new();
-        for index in 0..count {
+        for (index, region) in REGIONS.iter().cycle().enumerate().take(count) {
             let target = self.target(method, index);
             let mut made = self.plain(index, target);
             made.priority = priorities.remove(self.rng.below(priorities.len()));
@@ -153,7 +153,7 @@ impl Maker<'_> {
                     made.dial = if dialled { rng.of(&[100, 50, 0, 33, 1]) } else { 100 };
                 }
                 Method::Performance if dialled => {
-                    made.region = Some(REGIONS[index].to_owned());
+                    made.region = Some((*region).to_owned());
                     made.dial = rng.of(&[100, 50, 0, 33, 99]);
                 }
                 Method::Performance => made.region = Some(rng.of(&REGIONS[..4]).to_owned()),
@@ -260,20 +260,16 @@ impl Maker<'_> {
 
 fn monitor() -> Monitor {
     Monitor {
-        target: ProbeTarget {
+        target: ProbeTarget::Tcp(Connection {
             destination: ProbeDestination::Domain(name("probe.example.net")),
             port: 80,
-            protocol: ProbeProtocol::Http,
-            method: ProbeMethod::Head,
-            path: "/".into(),
-            host: "probe.example.net".into(),
-            headers: Vec::new(),
-            verify: true,
-        },
+            source: Source::default(),
+        }),
         expected_status: vec![(200, 200)],
         interval: Duration::from_secs(30),
         timeout: Duration::from_secs(10),
         window: WindowRule::Samples { size: 4, successful: 2 },
+        hold: Duration::ZERO,
     }
 }
 

@@ -30,7 +30,7 @@ fn zone(rng: &mut Rng, apex: &str) -> Zone {
     let soa = Soa {
         mname: name("ns1.example.net"),
         rname: name("hostmaster.example.net"),
-        serial: rng.next() as u32,
+        serial: rng.draw() as u32,
         refresh: 3600,
         retry: 600,
         expire: 604_800,

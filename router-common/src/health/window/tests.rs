@@ -130,8 +130,20 @@ fn a_state_is_held_for_its_least_time() {
     assert_eq!(step(&mut window, OK, at(161)), Some(Health::Healthy));
     assert_eq!(step(&mut window, FAIL, at(220)), None);
     assert_eq!(step(&mut window, FAIL, at(221)), Some(Health::Unhealthy));
-    assert_eq!(step(&mut window, OK, at(1)), None, "a clock set back holds, and does not panic");
-    assert_eq!(window.record().flaps, 2);
+    assert_eq!(step(&mut window, OK, at(1)), None, "after the clock was set back the hold begins anew");
+    assert_eq!(step(&mut window, OK, at(60)), None);
+    assert_eq!(step(&mut window, OK, at(61)), Some(Health::Healthy));
+    assert_eq!(window.record().flaps, 3);
+}
+
+#[test]
+fn a_held_state_outlives_a_reload_that_does_not_touch_it() {
+    let mut window = Window::new(samples(1, 1)).with_hold(at(60));
+    step(&mut window, FAIL, at(100));
+    step(&mut window, OK, at(110));
+    assert_eq!(window.set_rule(samples(1, 1), at(111)), None);
+    assert_eq!(window.health(), Health::Unhealthy);
+    assert_eq!(window.set_rule(tolerated(0), at(112)), Some(Health::Healthy), "another rule is not held");
 }
 
 /// The rules once more, straight from the text of ROUTING.md §6.

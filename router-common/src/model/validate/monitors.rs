@@ -3,25 +3,47 @@
 use std::time::Duration;
 
 use super::Key;
-use crate::model::{Monitor, WindowRule};
+use crate::model::{Monitor, ProbeDestination, ProbeTarget, WindowRule};
 
 /// Most headers of a probe.
 const MAX_HEADERS: usize = 8;
 /// Most ranges of healthy status codes.
 const MAX_STATUS: usize = 8;
 
+/// Longest time that a state is held.
+const MAX_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Every fault, with the key of the `monitor` table that it is about.
 pub(super) fn faults(monitor: &Monitor) -> Vec<(Key, String)> {
     let mut faults = Vec::new();
-    if monitor.target.port == 0 {
-        faults.push(("port", "port is 0; allowed is 1 to 65535".into()));
+    if let Some(connection) = monitor.target.connection() {
+        if connection.port == 0 {
+            faults.push(("port", "port is 0; allowed is 1 to 65535".into()));
+        }
+        if let (ProbeDestination::Address(to), Some(from)) =
+            (&connection.destination, connection.source.address)
+            && to.is_ipv4() != from.is_ipv4()
+        {
+            faults.push((
+                "source",
+                format!("source is {from}; the address probed is {to}, of the other family"),
+            ));
+        }
     }
-    if !monitor.target.path.starts_with('/') {
-        faults.push(("path", format!("path is {:?}; it begins with \"/\"", monitor.target.path)));
-    }
-    if monitor.target.headers.len() > MAX_HEADERS {
-        let found = monitor.target.headers.len();
-        faults.push(("headers", format!("{found} headers; allowed are {MAX_HEADERS}")));
+    match &monitor.target {
+        ProbeTarget::Http(probe) => {
+            if !probe.path.starts_with('/') {
+                faults.push(("path", format!("path is {:?}; it begins with \"/\"", probe.path)));
+            }
+            if probe.headers.len() > MAX_HEADERS {
+                let found = probe.headers.len();
+                faults.push(("headers", format!("{found} headers; allowed are {MAX_HEADERS}")));
+            }
+        }
+        ProbeTarget::Exec(program) if program.file.is_empty() => {
+            faults.push(("command", "command names no program".into()));
+        }
+        ProbeTarget::Tcp(_) | ProbeTarget::Exec(_) | ProbeTarget::File(_) => {}
     }
     if !(1..=MAX_STATUS).contains(&monitor.expected_status.len()) {
         let found = monitor.expected_status.len();
@@ -42,6 +64,9 @@ pub(super) fn faults(monitor: &Monitor) -> Vec<(Key, String)> {
             monitor.timeout, monitor.interval
         );
         faults.push(("timeout", message));
+    }
+    if monitor.hold > MAX_HOLD {
+        faults.push(("hold", format!("hold is {:?}; allowed is up to a day", monitor.hold)));
     }
     match monitor.window {
         WindowRule::Samples { size, successful } => {

@@ -2,15 +2,15 @@
 //! the keys of methods are in the agent's table of bad configurations.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    AddressRange, AdminStatus, AllDown, MinChildren, Model, Monitor, ProbeDestination, ProbeMethod,
-    ProbeProtocol, ProbeTarget, ProfileId, RrSet, Soa, Target, WindowRule, Zone, rtype,
+    AddressRange, AdminStatus, AllDown, Connection, HttpProbe, MinChildren, Model, Monitor, ProbeDestination,
+    ProbeMethod, ProbeTarget, ProfileId, Program, RrSet, Soa, Source, Target, WindowRule, Zone, rtype,
 };
 use crate::name::Name;
 
@@ -208,35 +208,45 @@ fn thresholds_that_no_health_can_reach() {
 
 #[test]
 fn monitors() {
-    let monitor = Monitor {
-        target: ProbeTarget {
+    let source = Source { address: Some(Ipv6Addr::LOCALHOST.into()), interface: None };
+    let probe = HttpProbe {
+        connection: Connection {
             destination: ProbeDestination::Address(Ipv4Addr::LOCALHOST.into()),
             port: 0,
-            protocol: ProbeProtocol::Http,
-            method: ProbeMethod::Head,
-            path: "health".into(),
-            host: "x".into(),
-            headers: vec![(String::new(), String::new()); 9],
-            verify: true,
+            source,
         },
+        tls: None,
+        method: ProbeMethod::Head,
+        path: "health".into(),
+        host: "x".into(),
+        user_agent: None,
+        headers: vec![(String::new(), String::new()); 9],
+    };
+    let monitor = Monitor {
+        target: ProbeTarget::Http(probe.clone()),
         expected_status: vec![(99, 600)],
         interval: Duration::from_millis(999),
         timeout: Duration::from_millis(999),
         window: WindowRule::Samples { size: 3, successful: 4 },
+        hold: Duration::from_secs(86_401),
     };
     let with = |monitor: Monitor| {
         let mut one = endpoint("e", address());
         one.monitor = Some(monitor);
         messages(Vec::new(), vec![profile("p", &[], vec![one])]).len()
     };
-    assert_eq!(with(monitor.clone()), 7);
+    assert_eq!(with(monitor), 9);
+    let connection = Connection { port: 80, source: Source::default(), ..probe.connection };
     let sound = Monitor {
-        target: ProbeTarget { port: 80, path: "/".into(), headers: Vec::new(), ..monitor.target },
+        target: ProbeTarget::Http(HttpProbe { connection, path: "/".into(), headers: Vec::new(), ..probe }),
         expected_status: vec![(200, 299)],
         interval: Duration::from_secs(1),
         timeout: Duration::from_millis(1),
         window: WindowRule::Tolerated { failures: 9 },
+        hold: Duration::from_secs(86_400),
     };
+    let nothing = Program { file: String::new(), arguments: Vec::new() };
+    assert_eq!(with(Monitor { target: ProbeTarget::Exec(nothing), ..sound.clone() }), 1);
     assert_eq!(with(sound.clone()), 0);
     for window in [
         WindowRule::Samples { size: 0, successful: 0 },

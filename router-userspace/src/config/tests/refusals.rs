@@ -81,3 +81,34 @@ fn named_files_that_are_missing_or_wrong() {
         ]
     );
 }
+
+#[test]
+fn authorities_that_are_none() {
+    let with = |pem: &str| {
+        let text = with_zone(
+            "[[profile]]\nname = \"a\"\nmethod = \"weighted\"\nmonitor = { protocol = \"https\", ca = \"ca.pem\" }\n\
+             [[profile.endpoint]]\nname = \"e\"\naddress = [\"192.0.2.1\"]\n",
+        );
+        refused_with(&text, &[("ca.pem", pem)]).join("\n")
+    };
+    let empty = "c.toml:8:38: ca: ca.pem holds no certificate in PEM (-----BEGIN CERTIFICATE-----)";
+    assert_eq!(with(""), empty);
+    assert_eq!(with("some text"), empty);
+    let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    assert_eq!(with(key), empty);
+    let authority = super::monitors::authority();
+    assert_eq!(with(&authority), "accepted");
+    let text = with_zone(
+        "[[profile]]\nname = \"a\"\nmethod = \"weighted\"\nmonitor = { protocol = \"https\", verify = false, ca = \
+         \"ca.pem\" }\n",
+    );
+    assert_eq!(
+        refused_with(&text, &[("ca.pem", &authority)]),
+        ["c.toml:8:54: ca: found beside verify = false, which accepts any certificate"]
+    );
+    for (body, word) in [("AAAA\n", "certificate 1: "), ("!!!!\n", "certificate 1: ")] {
+        let pem = format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n");
+        let said = with(&pem);
+        assert!(said.starts_with("c.toml:8:38: ca: ca.pem: ") && said.contains(word), "{said}");
+    }
+}

@@ -2,8 +2,8 @@ use std::net::Ipv4Addr;
 
 use router_common::health::{ProbeFault, Stage};
 use router_common::model::{
-    AdminStatus, AllDown, Endpoint, Method, MinChildren, Monitor, Parts, ProbeDestination, ProbeMethod,
-    ProbeProtocol, Profile, ProfileId, Target,
+    AdminStatus, AllDown, Connection, Endpoint, HttpProbe, Method, MinChildren, Monitor, Parts,
+    ProbeDestination, ProbeMethod, Profile, ProfileId, Source, Target,
 };
 
 use super::*;
@@ -12,17 +12,24 @@ use crate::probe::{Schedule, targets_of};
 const N4X2: WindowRule = WindowRule::Samples { size: 4, successful: 2 };
 const STRICT: WindowRule = WindowRule::Tolerated { failures: 0 };
 
-fn place(host: u8) -> ProbeTarget {
-    ProbeTarget {
-        destination: ProbeDestination::Address(Ipv4Addr::new(192, 0, 2, host).into()),
-        port: 80,
-        protocol: ProbeProtocol::Http,
+fn probe(host: u8) -> HttpProbe {
+    HttpProbe {
+        connection: Connection {
+            destination: ProbeDestination::Address(Ipv4Addr::new(192, 0, 2, host).into()),
+            port: 80,
+            source: Source::default(),
+        },
+        tls: None,
         method: ProbeMethod::Head,
         path: "/".to_owned(),
         host: "www.example.test".to_owned(),
+        user_agent: None,
         headers: Vec::new(),
-        verify: true,
     }
+}
+
+fn place(host: u8) -> ProbeTarget {
+    ProbeTarget::Http(probe(host))
 }
 
 pub(in crate::probe) fn monitor(host: u8, window: WindowRule, interval: u64) -> Monitor {
@@ -32,6 +39,7 @@ pub(in crate::probe) fn monitor(host: u8, window: WindowRule, interval: u64) -> 
         interval: Duration::from_secs(interval),
         timeout: Duration::from_secs(interval - 1),
         window,
+        hold: Duration::ZERO,
     }
 }
 
@@ -214,8 +222,9 @@ fn a_changed_monitor_keeps_the_samples_it_can() {
     monitors.rebuild(&both, at(8));
     assert_eq!(monitors.endpoint(id(1, 0)).unwrap().record.strip.to_string(), "++--");
     // Another path is another target: nothing is known of it.
-    let mut elsewhere = monitor(1, STRICT, 30);
-    elsewhere.target.path = "/health".to_owned();
+    let path = "/health".to_owned();
+    let elsewhere =
+        Monitor { target: ProbeTarget::Http(HttpProbe { path, ..probe(1) }), ..monitor(1, STRICT, 30) };
     monitors.rebuild(&with(elsewhere), at(9));
     assert_eq!(monitors.health_view().health(eu), Health::Checking);
 }
@@ -228,14 +237,67 @@ fn saved_state_is_used_until_the_first_sample() {
         before.observe(&place(1), &LOST, at(second));
     }
     let saved = before.endpoints().remove(0);
+    let eu = id(0, 0);
     let mut after = Monitors::new(&model);
-    assert!(!after.restore("www", "us", &place(1), saved.record));
-    assert!(!after.restore("www", "eu", &place(2), saved.record));
-    assert!(after.restore("www", "eu", &saved.target, saved.record));
-    assert_eq!(after.health_view().health(id(0, 0)), Health::Unhealthy);
+    assert!(!after.restore(id(0, 1), &place(1), N4X2, saved.record, at(9)), "no such endpoint");
+    assert!(!after.restore(eu, &place(2), N4X2, saved.record, at(9)), "it watches another target");
+    assert!(after.restore(eu, &saved.target, N4X2, saved.record, at(9)));
+    assert_eq!(after.health_view().health(eu), Health::Unhealthy);
     after.observe(&place(1), &status(200, 1), at(50));
-    assert_eq!(after.endpoint(id(0, 0)).unwrap().record.strip.to_string(), "----+");
-    assert!(!after.restore("www", "eu", &saved.target, saved.record), "too late");
+    assert_eq!(after.endpoint(eu).unwrap().record.strip.to_string(), "----+");
+    assert!(!after.restore(eu, &saved.target, N4X2, saved.record, at(51)), "too late");
+    // Saved under a rule that is another now: the samples stay, the verdict is that of today's rule.
+    let patient = WindowRule::Tolerated { failures: 9 };
+    let other = Monitor { window: patient, ..monitor(1, N4X2, 30) };
+    let mut after = Monitors::new(&self::model(vec![("www", vec![endpoint("eu", Some(other))])]));
+    assert!(after.restore(eu, &saved.target, N4X2, saved.record, at(60)));
+    assert_eq!(after.endpoint(eu).unwrap().record.since, Some(at(60)));
+    assert_eq!(after.health_view().health(eu), Health::Healthy);
+}
+
+#[test]
+fn a_held_state_is_held_from_the_start() {
+    let held = Monitor { hold: Duration::from_secs(60), ..monitor(1, STRICT, 30) };
+    let with = |monitor: &Monitor| model(vec![("www", vec![endpoint("eu", Some(monitor.clone()))])]);
+    let mut monitors = Monitors::new(&with(&held));
+    monitors.observe(&place(1), &LOST, at(0));
+    assert_eq!(monitors.observe(&place(1), &status(200, 1), at(59)), []);
+    monitors.rebuild(&with(&held), at(59));
+    assert_eq!(monitors.health_view().health(id(0, 0)), Health::Unhealthy, "a reload does not end it");
+    let saved = monitors.endpoint(id(0, 0)).unwrap();
+    let mut after = Monitors::new(&with(&held));
+    assert!(after.restore(id(0, 0), &place(1), STRICT, saved.record, at(59)));
+    assert_eq!(after.observe(&place(1), &status(200, 1), at(59)), [], "nor does a restart");
+    assert_eq!(monitors.observe(&place(1), &status(200, 1), at(60)), [(id(0, 0), Health::Healthy)]);
+    assert_eq!(monitors.observe(&place(1), &LOST, at(61)), []);
+    monitors.rebuild(&with(&Monitor { hold: Duration::ZERO, ..held }), at(62));
+    assert_eq!(monitors.observe(&place(1), &LOST, at(63)), [(id(0, 0), Health::Unhealthy)], "not held now");
+    assert_eq!(monitors.endpoint(id(0, 0)).unwrap().record.flaps, 2);
+}
+
+#[test]
+fn words_belong_to_the_failure_they_are_about() {
+    let model = model(vec![("www", vec![endpoint("eu", Some(monitor(1, N4X2, 30)))])]);
+    let mut monitors = Monitors::new(&model);
+    let seen = |observation, said: Option<&str>| Observed {
+        target: Arc::new(place(1)),
+        observation,
+        said: said.map(Arc::from),
+        at: std::time::Instant::now(),
+    };
+    let words = |monitors: &Monitors| {
+        let shown = monitors.endpoint(id(0, 0)).unwrap();
+        (shown.said.as_deref().map(str::to_owned), shown.trouble.as_deref().map(str::to_owned))
+    };
+    monitors.observed(&seen(LOST, Some("no way")), at(1));
+    assert_eq!(words(&monitors), (Some("no way".into()), None));
+    let local = Observation { outcome: Outcome::Fault(ProbeFault::Local), latency: None };
+    monitors.observed(&seen(local, Some("too many open files")), at(2));
+    assert_eq!(words(&monitors), (Some("no way".into()), Some("too many open files".into())));
+    monitors.observed(&seen(status(200, 1), None), at(3));
+    assert_eq!(words(&monitors), (Some("no way".into()), None), "the last error is still that one");
+    monitors.observed(&seen(status(503, 1), None), at(4));
+    assert_eq!(words(&monitors), (None, None), "of the newest failure nothing was said");
 }
 
 #[test]

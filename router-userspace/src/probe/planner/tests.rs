@@ -1,18 +1,23 @@
-use router_common::model::{ProbeDestination, ProbeMethod, ProbeProtocol};
+use router_common::model::{Connection, ProbeDestination, Source};
 
 use super::*;
 
 fn target(n: u32) -> ProbeTarget {
-    ProbeTarget {
+    ProbeTarget::Tcp(Connection {
         destination: ProbeDestination::Address(std::net::Ipv4Addr::from(0x0a00_0000 + n).into()),
         port: 80,
-        protocol: ProbeProtocol::Tcp,
-        method: ProbeMethod::Head,
-        path: "/".to_owned(),
-        host: n.to_string(),
-        headers: Vec::new(),
-        verify: true,
-    }
+        source: Source::default(),
+    })
+}
+
+/// The number that a target was made with.
+fn number(target: &ProbeTarget) -> u32 {
+    let Some(Connection { destination: ProbeDestination::Address(std::net::IpAddr::V4(address)), .. }) =
+        target.connection()
+    else {
+        panic!("{target}")
+    };
+    u32::from(*address) - 0x0a00_0000
 }
 
 fn every(seconds: u64) -> Schedule {
@@ -20,7 +25,7 @@ fn every(seconds: u64) -> Schedule {
 }
 
 fn planner(in_flight: usize, per_second: u32) -> Planner {
-    Planner::new(Limits { in_flight, per_second, seed: None }, 7)
+    Planner::new(Limits { in_flight, per_second, ..Limits::default() }, 7)
 }
 
 /// Starts all that may start at this moment.
@@ -71,8 +76,8 @@ fn changes_take_effect_at_once() {
     let zero = Instant::now();
     planner.replace(vec![(target(1), every(30)), (target(2), every(30)), (target(3), every(30))], zero);
     let (started, _) = start_all(&mut planner, zero);
-    let hosts: Vec<&str> = started.iter().map(|s| s.target.host.as_str()).collect();
-    assert_eq!(hosts, ["1", "2", "3"], "in the order given");
+    let numbers: Vec<u32> = started.iter().map(|s| number(&s.target)).collect();
+    assert_eq!(numbers, [1, 2, 3], "in the order given");
     planner.finished(started[0].key, zero);
     planner.finished(started[1].key, zero);
     let kept = planner.due(&target(1));
@@ -84,7 +89,7 @@ fn changes_take_effect_at_once() {
     assert_eq!(planner.due(&target(2)), None);
     let (started_now, _) = start_all(&mut planner, zero + ms(500));
     assert_eq!(started_now.len(), 1);
-    assert_eq!(started_now[0].target.host, "4");
+    assert_eq!(number(&started_now[0].target), 4);
     // The aborted one ends and is not planned again.
     planner.finished(started[2].key, zero + ms(501));
     planner.finished(started_now[0].key, zero + ms(501));
@@ -173,7 +178,7 @@ fn rate_is_capped() {
         assert!(within <= 1010, "{within} in one second");
     }
     // Slower than the burst: one at a time.
-    let mut slow = super::Planner::new(Limits { in_flight: 9, per_second: 2, seed: None }, 7);
+    let mut slow = super::Planner::new(Limits { in_flight: 9, per_second: 2, ..Limits::default() }, 7);
     slow.replace((0..3).map(|n| (target(n), every(300))).collect(), zero);
     let (started, wait) = start_all(&mut slow, zero);
     assert_eq!((started.len(), wait), (1, Some(zero + ms(500))));
@@ -188,13 +193,13 @@ fn the_longest_due_goes_first() {
     planner.replace(vec![(target(1), every(1)), (target(2), every(1)), (target(3), every(1))], zero + ms(1));
     planner.finished(first[0].key, zero + ms(5000));
     // 2 and 3 have waited since 1 ms, 1 is due only now: no target starves behind a busy one.
-    let mut hosts = Vec::new();
+    let mut numbers = Vec::new();
     for _ in 0..3 {
         let (started, _) = start_all(&mut planner, zero + ms(5000));
-        hosts.extend(started.iter().map(|s| s.target.host.clone()));
+        numbers.extend(started.iter().map(|s| number(&s.target)));
         planner.finished(started[0].key, zero + ms(5000));
     }
-    assert_eq!(hosts, ["2", "3", "1"]);
+    assert_eq!(numbers, [2, 3, 1]);
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! The engine on real sockets: what goes over the wire when, and what is left when it ends.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use router_common::health::{Outcome, ProbeFault};
-use router_common::model::{Monitor, ProbeProtocol, WindowRule};
+use router_common::model::{Monitor, WindowRule};
 use router_common::view::Health;
 use tokio::sync::mpsc;
 
 use super::server::{Act, OK, Server};
-use super::{get, http, target};
+use super::{get, get_path, http, tcp};
 use crate::probe::monitors::tests::{endpoint, id, model, monitor};
 use crate::probe::{Applied, Engine, Limits, Monitors, NextProbe, Observed, Schedule, targets_of, unix_now};
 
@@ -104,13 +105,7 @@ async fn nothing_is_left_after_the_end() {
     let before = tasks();
     let silent = Server::start(Act::Silent).await;
     let (sender, events) = mpsc::channel(64);
-    let many: Vec<_> = (0..50)
-        .map(|n| {
-            let mut target = get(silent.address);
-            target.path = format!("/{n}");
-            (target, every(60_000))
-        })
-        .collect();
+    let many: Vec<_> = (0..50).map(|n| (get_path(silent.address, format!("/{n}")), every(60_000))).collect();
     // By shutdown.
     let engine = Engine::start(Limits::default(), sender.clone());
     engine.set_targets(many.clone());
@@ -143,8 +138,7 @@ async fn probes_under_way_are_capped() {
     let engine = Engine::start(limits, sender);
     let targets = (0..10)
         .map(|n| {
-            let mut target = get(silent.address);
-            target.path = format!("/{n}");
+            let target = get_path(silent.address, format!("/{n}"));
             (target, Schedule { interval: Duration::from_secs(60), timeout: Duration::from_millis(800) })
         })
         .collect();
@@ -162,15 +156,12 @@ async fn probes_under_way_are_capped() {
 
 #[tokio::test]
 async fn the_rate_is_capped() {
-    let server = Server::start(Act::Silent).await;
+    // Twenty targets, since each is at an address of its own.
+    let server = Server::bind("0.0.0.0:0", Act::Silent, None).await;
     let (sender, mut events) = mpsc::channel(64);
     let engine = Engine::start(Limits { per_second: 50, ..Limits::default() }, sender);
     let targets = (0..20)
-        .map(|n| {
-            let mut target = target(server.address, ProbeProtocol::Tcp);
-            target.host = n.to_string();
-            (target, every(60_000))
-        })
+        .map(|n| (tcp((Ipv4Addr::new(127, 0, 7, n), server.address.port()).into()), every(60_000)))
         .collect();
     let begun = Instant::now();
     engine.set_targets(targets);
@@ -186,20 +177,14 @@ async fn a_slow_receiver_slows_the_probes_and_loses_none() {
     let server = Server::start(Act::Reply(OK.to_vec())).await;
     let (sender, mut events) = mpsc::channel(1);
     let engine = Engine::start(Limits { in_flight: 3, ..Limits::default() }, sender);
-    let targets = (0..8)
-        .map(|n| {
-            let mut target = get(server.address);
-            target.path = format!("/{n}");
-            (target, every(60_000))
-        })
-        .collect();
+    let targets = (0..8).map(|n| (get_path(server.address, format!("/{n}")), every(60_000))).collect();
     engine.set_targets(targets);
     eventually("one reported, three held", || server.requests().len() >= 4).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(server.requests().len(), 4, "nobody reads");
     let mut paths = std::collections::BTreeSet::new();
     for _ in 0..8 {
-        paths.insert(next(&mut events).await.target.path.clone());
+        paths.insert(next(&mut events).await.target.to_string());
     }
     assert_eq!(paths.len(), 8);
     engine.shutdown().await;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use router_common::health::{Outcome, ProbeFault, Stage, TlsFault};
-use router_common::model::{ProbeProtocol, ProbeTarget};
+use router_common::model::{Authorities, HttpProbe, ProbeMethod, ProbeTarget, Trust};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use super::request;
 use super::server::{Act, OK, Server};
-use super::target;
 use crate::probe::{Prober, Roots, Settings};
 
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -81,7 +81,8 @@ async fn https(config: Arc<rustls::ServerConfig>, act: Act) -> Server {
 }
 
 fn probe_of(server: &Server, host: &str, verify: bool) -> ProbeTarget {
-    ProbeTarget { host: host.to_owned(), verify, ..target(server.address, ProbeProtocol::Https) }
+    let tls = Some(if verify { Trust::System } else { Trust::Anybody });
+    ProbeTarget::Http(HttpProbe { host: host.to_owned(), tls, ..request(server.address) })
 }
 
 fn tls(fault: TlsFault) -> Outcome {
@@ -175,7 +176,7 @@ async fn tls_that_is_none() {
         let (stream, _) = listener.accept().await.unwrap();
         drop(stream);
     });
-    let smtp = ProbeTarget { verify: false, ..target(address, ProbeProtocol::Https) };
+    let smtp = super::https(address, Trust::Anybody);
     assert_eq!(prober.probe(&smtp, TIMEOUT).await.outcome, tls(TlsFault::Protocol));
     let closed = prober.probe(&smtp, TIMEOUT).await.outcome;
     assert!(
@@ -190,10 +191,36 @@ async fn half_a_body_over_tls() {
     let authority = Authority::new();
     let act = Act::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf".to_vec());
     let server = https(authority.issue(&["www.example.test"], NOW), act).await;
-    let target = ProbeTarget {
-        method: router_common::model::ProbeMethod::Get,
-        ..probe_of(&server, "www.example.test", true)
-    };
+    let target = ProbeTarget::Http(HttpProbe {
+        method: ProbeMethod::Get,
+        tls: Some(Trust::System),
+        ..request(server.address)
+    });
     let observation = authority.prober().probe(&target, TIMEOUT).await;
     assert_eq!(observation.outcome, Outcome::Fault(ProbeFault::Closed));
+}
+
+#[tokio::test]
+async fn a_monitor_trusts_its_own_authority_and_no_other() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let trust = |authority: &Authority, file: &str| {
+        let certificates = vec![authority.certificate.to_vec()];
+        Trust::Authorities(Arc::new(Authorities { file: file.to_owned(), certificates }))
+    };
+    // The agent's prober knows neither.
+    let prober = Prober::new(Settings::default());
+    let server = https(ours.issue(&["www.example.test"], NOW), Act::Reply(OK.to_vec())).await;
+    for (trust, outcome) in [
+        (trust(&ours, "ours.pem"), Outcome::Status(200)),
+        (trust(&theirs, "theirs.pem"), tls(TlsFault::UnknownIssuer)),
+        // The same file, with other content after a reload.
+        (trust(&theirs, "ours.pem"), tls(TlsFault::UnknownIssuer)),
+        (Trust::System, tls(TlsFault::UnknownIssuer)),
+        (Trust::Anybody, Outcome::Status(200)),
+    ] {
+        let target = super::https(server.address, trust);
+        assert_eq!(prober.probe(&target, TIMEOUT).await.outcome, outcome, "{target}");
+        assert_eq!(prober.probe(&target, TIMEOUT).await.outcome, outcome, "{target}, again");
+    }
+    server.assert_no_connection().await;
 }

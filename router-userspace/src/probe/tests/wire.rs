@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use router_common::health::{Observation, Outcome, ProbeFault, Stage};
-use router_common::model::{ProbeDestination, ProbeProtocol, ProbeTarget};
+use router_common::model::{Connection, HttpProbe, ProbeDestination, ProbeMethod, ProbeTarget, Trust};
 
 use super::server::{Act, OK, Server, client_sockets};
-use super::{get, http, target};
+use super::{connection, get, http, https, request, tcp};
 use crate::probe::{BODY_LIMIT, Prober, Settings, USER_AGENT, probe_once, sendable};
 
 const TIMEOUT: Duration = Duration::from_millis(700);
@@ -151,13 +151,16 @@ async fn sends_what_is_configured() {
     let server = Server::start(Act::Reply(OK.to_vec())).await;
     let plain = http(server.address);
     probe(&plain, &server).await;
-    let full = ProbeTarget {
+    let full = HttpProbe {
+        method: ProbeMethod::Get,
         path: "/health?deep=1".to_owned(),
         host: "2001:db8::1".to_owned(),
         headers: vec![("X-Probe".to_owned(), "a b".to_owned()), ("user-agent".to_owned(), "mine".to_owned())],
-        ..get(server.address)
+        ..request(server.address)
     };
-    probe(&full, &server).await;
+    probe(&ProbeTarget::Http(full), &server).await;
+    let named = HttpProbe { user_agent: Some("monitor 7".to_owned()), ..request(server.address) };
+    probe(&ProbeTarget::Http(named), &server).await;
     assert_eq!(
         server.requests(),
         [
@@ -168,9 +171,12 @@ async fn sends_what_is_configured() {
             "GET /health?deep=1 HTTP/1.1\r\nHost: [2001:db8::1]\r\nAccept: */*\r\nX-Probe: a b\r\n\
              User-Agent: mine\r\nConnection: close\r\n\r\n"
                 .to_owned(),
+            "HEAD / HTTP/1.1\r\nHost: www.example.test\r\nUser-Agent: monitor 7\r\nAccept: */*\r\n\
+             Connection: close\r\n\r\n"
+                .to_owned(),
         ]
     );
-    assert_eq!(server.connections(), 2, "a new connection each time");
+    assert_eq!(server.connections(), 3, "a new connection each time");
     assert_eq!(USER_AGENT, format!("xroute/{} health-probe", env!("CARGO_PKG_VERSION")));
 }
 
@@ -225,14 +231,14 @@ async fn a_long_body_is_cut_and_counts() {
 #[tokio::test]
 async fn tcp_is_healthy_when_it_connects() {
     let server = Server::start(Act::Silent).await;
-    let observation = probe(&target(server.address, ProbeProtocol::Tcp), &server).await;
+    let observation = probe(&tcp(server.address), &server).await;
     assert_eq!(observation.outcome, Outcome::Connected);
     assert!(observation.latency.unwrap() < TIMEOUT);
     assert!(server.requests().is_empty());
     let address = server.address;
     server.stop().await;
-    for protocol in [ProbeProtocol::Tcp, ProbeProtocol::Http] {
-        let (observation, _) = probe_once(&target(address, protocol), TIMEOUT).await;
+    for target in [tcp(address), http(address)] {
+        let (observation, _) = probe_once(&target, TIMEOUT).await;
         assert_eq!(observation.outcome, fault(ProbeFault::Refused));
     }
 }
@@ -262,9 +268,9 @@ async fn a_server_that_never_accepts() {
         assert!(held.len() < 100, "the backlog has no end");
     }
     let before = client_sockets(address.port()).len();
-    for protocol in [ProbeProtocol::Tcp, ProbeProtocol::Http, ProbeProtocol::Https] {
+    for target in [tcp(address), http(address), https(address, Trust::System)] {
         let begun = Instant::now();
-        let full = prober.probe(&target(address, protocol), TIMEOUT).await;
+        let full = prober.probe(&target, TIMEOUT).await;
         assert_eq!(full.outcome, fault(ProbeFault::Timeout(Stage::Connect)));
         assert!(begun.elapsed() < 2 * TIMEOUT);
     }
@@ -286,9 +292,10 @@ async fn a_dropped_probe_is_gone() {
 #[tokio::test]
 async fn names_are_resolved_by_the_system() {
     let server = Server::start(Act::Reply(OK.to_vec())).await;
-    let named = |name: &str| ProbeTarget {
-        destination: ProbeDestination::Domain(name.parse().unwrap()),
-        ..http(server.address)
+    let named = |name: &str| {
+        let destination = ProbeDestination::Domain(name.parse().unwrap());
+        let connection = Connection { destination, ..connection(server.address) };
+        ProbeTarget::Http(HttpProbe { connection, ..request(server.address) })
     };
     // localhost may be ::1 first, where nobody listens: the next address is tried.
     let (observation, transcript) = probe_once(&named("localhost"), Duration::from_secs(2)).await;
@@ -308,25 +315,24 @@ async fn names_are_resolved_by_the_system() {
 #[tokio::test]
 async fn what_cannot_be_sent_is_not_sent() {
     let server = Server::start(Act::Reply(OK.to_vec())).await;
-    let good = http(server.address);
-    assert_eq!(sendable(&good), Ok(()));
+    let good = request(server.address);
+    assert_eq!(sendable(&http(server.address)), Ok(()));
     let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     for (bad, word) in [
-        (ProbeTarget { path: "health".into(), ..good.clone() }, "health"),
-        (ProbeTarget { path: "/a b".into(), ..good.clone() }, "/a b"),
-        (ProbeTarget { host: "a\r\nX-Injected: 1".into(), ..good.clone() }, "Injected"),
-        (ProbeTarget { headers: header("X Y", "1"), ..good.clone() }, "X Y"),
-        (ProbeTarget { headers: header("X-Y", "1\r\nZ: 2"), ..good.clone() }, "X-Y"),
-        (ProbeTarget { headers: header("Content-Length", "5"), ..good.clone() }, "Content-Length"),
-        (ProbeTarget { headers: header("Connection", "keep-alive"), ..good.clone() }, "Connection"),
-        (
-            ProbeTarget { protocol: ProbeProtocol::Https, host: "not a name".into(), ..good.clone() },
-            "not a name",
-        ),
+        (HttpProbe { path: "health".into(), ..good.clone() }, "health"),
+        (HttpProbe { path: "/a b".into(), ..good.clone() }, "/a b"),
+        (HttpProbe { host: "a\r\nX-Injected: 1".into(), ..good.clone() }, "Injected"),
+        (HttpProbe { headers: header("X Y", "1"), ..good.clone() }, "X Y"),
+        (HttpProbe { headers: header("X-Y", "1\r\nZ: 2"), ..good.clone() }, "X-Y"),
+        (HttpProbe { headers: header("Content-Length", "5"), ..good.clone() }, "Content-Length"),
+        (HttpProbe { headers: header("Connection", "keep-alive"), ..good.clone() }, "Connection"),
+        (HttpProbe { tls: Some(Trust::System), host: "not a name".into(), ..good.clone() }, "not a name"),
     ] {
+        let plain = bad.tls.is_none();
+        let bad = ProbeTarget::Http(bad);
         let said = sendable(&bad).unwrap_err();
         assert!(said.contains(word), "{said}");
-        if bad.protocol == ProbeProtocol::Http {
+        if plain {
             assert_eq!(probe(&bad, &server).await.outcome, fault(ProbeFault::Unsendable));
         }
     }

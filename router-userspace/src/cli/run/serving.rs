@@ -1,0 +1,277 @@
+//! A running agent with everything it works on; one method for each thing that can happen.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use router_common::compile::Room;
+use router_common::tables::Tables;
+use router_common::view::Health;
+use tokio::sync::watch;
+
+use super::feeds::Feeds;
+use super::reloads::{Made, Reloads, Reply};
+use super::state::Keeper;
+use super::{LEASE, status};
+use crate::agent::{Agent, Draft, Effect, Event};
+use crate::control::{ReloadReport, Request};
+use crate::datapath::{self, Datapath};
+use crate::dns;
+use crate::explain::explain;
+use crate::probe::{Engine, Limits, Observed, unix_now};
+use crate::reload::{BrokenFeed, Ready};
+
+/// See the module.
+pub(super) struct Serving {
+    pub(super) config: PathBuf,
+    pub(super) agent: Agent,
+    /// `None`: the userspace server answers everything.
+    pub(super) datapath: Option<Datapath>,
+    pub(super) serve: watch::Sender<Arc<dns::Service>>,
+    pub(super) counts: Arc<dns::Counts>,
+    pub(super) engine: Engine,
+    pub(super) feeds: Feeds,
+    pub(super) reloads: Reloads,
+    pub(super) keeper: Keeper,
+    pub(super) started: Instant,
+    /// When the serving generation came into service, since the epoch.
+    pub(super) loaded_at: Duration,
+}
+
+impl Serving {
+    /// Renews the lease, follows interfaces that changed, and frees what nobody reads any more.
+    pub(super) fn keep_up(&mut self) -> anyhow::Result<()> {
+        let Some(datapath) = &mut self.datapath else {
+            if self.agent.compiled().has_retired() {
+                self.agent.handle(Event::GraceOver, unix_now())?;
+            }
+            return Ok(());
+        };
+        // All of it waits in the kernel now and then, for milliseconds.
+        tokio::task::block_in_place(|| {
+            datapath.renew_lease(LEASE);
+            let refreshed = datapath.refresh().and_then(|changed| match changed {
+                true => install(datapath, &self.agent.compiled().tables),
+                false => Ok(()),
+            });
+            if let Err(error) = refreshed {
+                log::warn!("interfaces: {error:#}");
+            }
+            self.agent.set_room(room(datapath));
+            if self.agent.compiled().has_retired() {
+                datapath.grace();
+                self.agent.handle(Event::GraceOver, unix_now())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Probes ended.
+    pub(super) fn observed(&mut self, observed: Vec<Observed>) -> anyhow::Result<()> {
+        let effects = self.agent.handle(Event::Observed(observed), unix_now())?;
+        self.carry_out(effects)
+    }
+
+    /// Somebody asks.
+    pub(super) fn answer(&mut self, request: Request) {
+        // Whoever asked may be gone, which is no matter.
+        match request {
+            Request::Status(reply) => drop(reply.send(status::report(self))),
+            Request::Explain(question, reply) => {
+                drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
+            }
+            Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
+            Request::Reload(reply) => self.reload(Some(reply)),
+        }
+    }
+
+    /// The configuration is wanted anew.
+    pub(super) fn reload(&mut self, reply: Option<Reply>) {
+        self.reloads.want_configuration(reply);
+        self.make_next();
+    }
+
+    /// Starts making the next generation, when one is wanted and none is being made.
+    pub(super) fn make_next(&mut self) {
+        let Self { reloads, feeds, agent, config, .. } = self;
+        reloads.start(config, || feeds.list(), || agent.basis());
+    }
+
+    /// A generation was made, or could not be.
+    ///
+    /// # Errors
+    /// What the agent cannot go on with. A generation that cannot be used is none of it.
+    pub(super) fn made(&mut self, made: Made) -> anyhow::Result<()> {
+        match made {
+            Made::Configuration(made) => self.configuration_made(made)?,
+            Made::Feeds(refreshed) => {
+                for broken in refreshed.broken {
+                    self.reloads.counts.data_failed += 1;
+                    self.feeds.broken(broken);
+                }
+                if let Some(ready) = refreshed.ready {
+                    self.feeds_made(ready)?;
+                }
+            }
+        }
+        self.make_next();
+        Ok(())
+    }
+
+    fn configuration_made(&mut self, made: Result<Ready, String>) -> anyhow::Result<()> {
+        let result = match made {
+            Err(why) => Err(why),
+            Ok(Ready { draft, warnings, loaded, took }) => {
+                let began = Instant::now();
+                match self.put_into_service(draft)? {
+                    Err(why) => Err(why),
+                    Ok(()) => {
+                        self.feeds.replace(loaded);
+                        self.reloads.forget_feeds();
+                        Ok(self.reloaded(warnings, took + began.elapsed()))
+                    }
+                }
+            }
+        };
+        match &result {
+            Ok(report) => {
+                self.reloads.counts.configuration_ok += 1;
+                self.reloads.last_error = None;
+                for warning in &report.warnings {
+                    log::warn!("{warning}");
+                }
+                log::info!("reloaded {}: {}", self.config.display(), report.to_string().trim_end());
+            }
+            Err(why) => {
+                self.reloads.counts.configuration_failed += 1;
+                self.reloads.last_error = Some(why.clone());
+                log::error!("reload refused, what runs goes on:\n{why}");
+            }
+        }
+        self.reloads.tell(&result);
+        Ok(())
+    }
+
+    fn feeds_made(&mut self, ready: Ready) -> anyhow::Result<()> {
+        let Ready { draft, loaded, took, .. } = ready;
+        match self.put_into_service(draft)? {
+            Ok(()) => {
+                self.reloads.counts.data_ok += 1;
+                let generation = status::generation(self);
+                for loaded in &loaded {
+                    let (kind, path) = (loaded.feed.kind, loaded.feed.path.display());
+                    log::info!(
+                        "{kind} {path}: {} rows loaded, generation {generation} serves, made in {} ms",
+                        loaded.rows,
+                        took.as_millis()
+                    );
+                }
+                self.feeds.refreshed(loaded);
+            }
+            Err(why) => {
+                for loaded in loaded {
+                    self.reloads.counts.data_failed += 1;
+                    self.feeds.broken(BrokenFeed { kind: loaded.feed.kind, why: why.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fast path first, then userspace: afterwards both answer from the draft. The inner error says why the
+    /// serving generation stays; the outer one is what the agent cannot go on with.
+    fn put_into_service(&mut self, mut draft: Draft) -> anyhow::Result<Result<(), String>> {
+        tokio::task::block_in_place(|| {
+            if let Err(error) = self.agent.align(&mut draft) {
+                return Ok(Err(error.to_string()));
+            }
+            if let Some(datapath) = &mut self.datapath {
+                // Large tables take seconds to write.
+                datapath.renew_lease(LEASE);
+                if let Err(error) = install(datapath, draft.tables()) {
+                    return Ok(Err(format!("the fast path does not take it: {error:#}")));
+                }
+                datapath.set_stale(draft.settings().stale);
+                datapath.renew_lease(LEASE);
+                self.agent.set_room(room(datapath));
+            }
+            let effects = self.agent.adopt(draft, unix_now())?;
+            self.loaded_at = unix_now();
+            self.carry_out(effects).map(Ok)
+        })
+    }
+
+    fn reloaded(&self, warnings: Vec<String>, took: Duration) -> ReloadReport {
+        let model = &self.agent.snapshot().model;
+        ReloadReport {
+            generation: status::generation(self),
+            zones: model.zones().len(),
+            profiles: model.profiles().len(),
+            names: model.profiles().iter().map(|profile| profile.names.len()).sum(),
+            endpoints: model.profiles().iter().map(|profile| profile.endpoints.len()).sum(),
+            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            warnings,
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> anyhow::Result<()> {
+        for effect in effects {
+            match effect {
+                Effect::Verdict(endpoint, health) => {
+                    let word = match health {
+                        Health::Checking => "checking",
+                        Health::Healthy => "online",
+                        Health::Unhealthy => "degraded",
+                    };
+                    self.keeper.verdict();
+                    let path = self.agent.snapshot().model.endpoint_path(endpoint);
+                    log::info!("verdict {path} {word} at_ns={}", datapath::monotonic());
+                }
+                Effect::Apply(operations) => {
+                    if let Some(datapath) = &mut self.datapath {
+                        datapath.apply(&operations)?;
+                        log::info!("applied {} operations at_ns={}", operations.len(), datapath::monotonic());
+                    }
+                }
+                Effect::Install => {
+                    if let Some(datapath) = &mut self.datapath {
+                        install(datapath, &self.agent.compiled().tables)?;
+                        self.agent.set_room(room(datapath));
+                        log::info!("installed a new generation at_ns={}", datapath::monotonic());
+                    }
+                }
+                Effect::Serve(service) => {
+                    self.serve.send_replace(service);
+                }
+                Effect::Probe(targets) => {
+                    self.engine.set_limits(Limits::from(self.agent.settings().probes));
+                    let changed = self.engine.set_targets(targets);
+                    if changed.added + changed.removed > 0 {
+                        log::info!(
+                            "probe targets: {} added, {} kept, {} removed",
+                            changed.added,
+                            changed.kept,
+                            changed.removed
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one half of the fast path holds.
+pub(super) fn room(datapath: &Datapath) -> Room {
+    let capacity = datapath.capacity();
+    Room { cells: capacity.cells, lines: capacity.lines }
+}
+
+/// Installs in the other half, or in larger maps when it does not fit.
+fn install(datapath: &mut Datapath, tables: &Tables) -> anyhow::Result<()> {
+    match datapath.install(tables) {
+        Err(datapath::Error::OutOfRoom(_)) => datapath.replace(tables),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,105 @@
+//! Keeps what is known of health on disk while the agent runs.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use router_common::compile::CompileError;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::config::Config;
+use crate::probe::{Kept, unix_now};
+use crate::state::{self, Saved};
+
+/// At least between two writes, so that a storm of verdicts is no storm of writes.
+const PAUSE: Duration = Duration::from_secs(3);
+/// Between two writes without a verdict, which keep samples and ages up to date.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Makes the agent with what was kept of health. A file that cannot be used is told of, and left alone until
+/// it is replaced.
+pub(super) fn resume(config: Config) -> Result<Agent, CompileError> {
+    let path = state::path(&config.server.state_dir);
+    let saved = state::read(&path).unwrap_or_else(|error| {
+        log::warn!("{}: {error}; every endpoint is checked anew", path.display());
+        Saved::default()
+    });
+    let kept = saved.endpoints().len();
+    let (agent, taken) = Agent::resume(config, &saved, unix_now())?;
+    if kept > 0 {
+        log::info!("health of {taken} endpoints taken up from {} ({kept} in it)", path.display());
+    }
+    Ok(agent)
+}
+
+/// Decides when to write, and writes aside.
+pub(super) struct Keeper {
+    path: PathBuf,
+    /// When the last write was begun, or the agent.
+    since: Instant,
+    written: bool,
+    verdict: bool,
+    writing: Option<JoinHandle<io::Result<()>>>,
+    failing: bool,
+}
+
+impl Keeper {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let since = Instant::now();
+        Self { path, since, written: false, verdict: false, writing: None, failing: false }
+    }
+
+    /// A verdict changed.
+    pub(super) fn verdict(&mut self) {
+        self.verdict = true;
+    }
+
+    /// Waits until it is time to write. Can be given up and called again.
+    pub(super) async fn due(&mut self) {
+        self.written().await;
+        let pause = match (self.verdict, self.written) {
+            (true, false) => Duration::ZERO,
+            (true, true) => PAUSE,
+            (false, _) => QUIET,
+        };
+        tokio::time::sleep_until(self.since + pause).await;
+    }
+
+    /// Waits for a write that is under way.
+    async fn written(&mut self) {
+        let Some(writing) = &mut self.writing else { return };
+        let ended = writing.await;
+        self.writing = None;
+        let ended = ended.unwrap_or_else(|error| Err(io::Error::other(error)));
+        match ended {
+            Ok(()) => self.failing = false,
+            Err(error) => {
+                if !self.failing {
+                    log::warn!(
+                        "{} cannot be written: {error}; a restart will check anew",
+                        self.path.display()
+                    );
+                }
+                self.failing = true;
+            }
+        }
+    }
+
+    /// Begins to write.
+    pub(super) fn write(&mut self, kept: Vec<Kept>) {
+        let path = self.path.clone();
+        self.writing = Some(tokio::task::spawn_blocking(move || state::write(&path, &Saved::new(&kept))));
+        self.since = Instant::now();
+        self.written = true;
+        self.verdict = false;
+    }
+
+    /// Writes for the last time.
+    pub(super) async fn end(mut self, kept: Vec<Kept>) {
+        self.written().await;
+        self.write(kept);
+        self.written().await;
+    }
+}

@@ -1,0 +1,79 @@
+//! What `/v1/status` tells.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use router_common::counter::Counter;
+
+use super::serving::Serving;
+use crate::control::{InterfaceReport, ProbesReport, StatusReport};
+use crate::datapath::{Attached, Datapath};
+use crate::probe::{NextProbe, Stats, unix_now};
+
+/// Serial number of the serving generation.
+pub(super) fn generation(serving: &Serving) -> u64 {
+    let compiled = serving.agent.compiled().tables.generation.serial;
+    serving.datapath.as_ref().map_or(compiled, Datapath::active_generation)
+}
+
+/// Everything.
+pub(super) fn report(serving: &Serving) -> StatusReport {
+    let Serving { agent, datapath, counts, engine, feeds, reloads, .. } = serving;
+    let now = unix_now();
+    let fast = datapath.as_ref().map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
+    let counters: BTreeMap<String, u64> = Counter::ALL
+        .iter()
+        .enumerate()
+        .map(|(i, &counter)| {
+            (counter.name().to_string(), fast.get(i).copied().unwrap_or(0) + counts.get(counter))
+        })
+        .collect();
+    StatusReport {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        pid: std::process::id(),
+        uptime_seconds: serving.started.elapsed().as_secs(),
+        generation: generation(serving),
+        loaded_at: serving.loaded_at.as_secs(),
+        generation_age_seconds: now.saturating_sub(serving.loaded_at).as_secs(),
+        config: serving.config.display().to_string(),
+        reloading: reloads.is_busy(),
+        last_reload_error: reloads.last_error.clone(),
+        reloads: reloads.counts,
+        data: feeds.reports(now),
+        listen: agent.settings().listen.iter().map(ToString::to_string).collect(),
+        interfaces: datapath
+            .as_ref()
+            .map(|datapath| datapath.interfaces().iter().map(interface).collect())
+            .unwrap_or_default(),
+        counters,
+        probes: probes(&engine.stats()),
+        profiles: agent.profiles(now, &|target| {
+            engine.next_probe(target).map(|next| match next {
+                NextProbe::Now => Duration::ZERO,
+                NextProbe::In(time) => time,
+            })
+        }),
+    }
+}
+
+fn interface(attached: &Attached) -> InterfaceReport {
+    InterfaceReport {
+        name: attached.name.clone(),
+        mode: attached.mode.to_string(),
+        why_not_native: attached.why_not_native.clone(),
+    }
+}
+
+fn probes(stats: &Stats) -> ProbesReport {
+    let bounds = Stats::LATENESS.iter().map(|bound| u64::try_from(bound.as_millis()).ok()).chain([None]);
+    ProbesReport {
+        targets: stats.targets,
+        in_flight: stats.in_flight,
+        waiting: stats.waiting,
+        started: stats.started,
+        answered: stats.answered,
+        failed: stats.failed,
+        local_faults: stats.local_faults,
+        lateness: bounds.zip(stats.lateness).collect(),
+    }
+}
