@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod demo;
 mod interrupt;
 mod leftovers;
@@ -36,6 +37,11 @@ enum Task {
     },
     /// Run every test, those in the kernel and in network namespaces included.
     Test,
+    /// Measure, and hold the figures against their goals.
+    Bench {
+        #[command(subcommand)]
+        subject: bench::Subject,
+    },
     /// Show a failover under load: namespaces, XDP, dnsperf, an endpoint killed and revived.
     Demo {
         /// Seconds that dnsperf runs.
@@ -78,6 +84,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(),
         Task::Build { release } => setup::build(release).map(|_| ()),
         Task::Test => suite::run(),
+        Task::Bench { subject } => bench::run(&subject),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
         Task::Lint => lint::run(),
