@@ -17,7 +17,7 @@ use crate::share::Share;
 use crate::view::HealthView;
 
 mod asking;
-mod dial;
+pub(crate) mod dial;
 mod nearest;
 mod oracle;
 mod settle;

@@ -1,6 +1,6 @@
 //! The way to a decision, in words: which profile chose what, and why.
 
-use crate::decide::{Asked, Asker, Oracle, Snapshot, Verdict, What, hashed_index, stand};
+use crate::decide::{Asked, Asker, Oracle, Snapshot, Verdict, What, dial, hashed_index, stand};
 use crate::model::{AllDown, EndpointId, Method, ProfileId, Target};
 use crate::status::EndpointStatus;
 
@@ -15,6 +15,8 @@ pub struct Step {
     pub chose: String,
     /// Why.
     pub because: String,
+    /// The walk over traffic dials (ROUTING.md §5), a line for each endpoint; empty without dials.
+    pub arithmetic: Vec<String>,
     /// Its endpoints, in file order.
     pub candidates: Vec<Candidate>,
 }
@@ -52,6 +54,10 @@ pub fn steps(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker: &Aske
             None => "?",
         };
         let mut because = why.to_string();
+        let arithmetic = why
+            .walked()
+            .map(|order| dial::arithmetic(order, |index| name(index).to_owned()))
+            .unwrap_or_default();
         let (chose, reached): (String, Vec<u32>) = match what {
             What::Nodata => ("NODATA".to_owned(), Vec::new()),
             What::One(index) => (name(index).to_owned(), vec![index]),
@@ -99,6 +105,7 @@ pub fn steps(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker: &Aske
             method: found.method.as_str(),
             chose,
             because,
+            arithmetic,
             candidates,
         });
         for index in reached {

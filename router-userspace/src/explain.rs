@@ -16,6 +16,7 @@ use router_common::view::{Health, HealthView};
 use serde::{Deserialize, Serialize};
 
 use crate::dns;
+use crate::map::{MappedAddress, map_address};
 
 /// A question with its asker.
 #[derive(Clone, Debug)]
@@ -87,6 +88,9 @@ pub struct ExplainedStep {
     pub chose: String,
     /// Why.
     pub because: String,
+    /// The walk over traffic dials, a line for each endpoint; empty without dials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arithmetic: Vec<String>,
     /// What it chose from.
     pub candidates: Vec<ExplainedCandidate>,
 }
@@ -100,6 +104,9 @@ pub struct Explanation {
     pub qtype: String,
     /// The client subnet that decided.
     pub client: String,
+    /// What is known of it, when a profile on the way looks at clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<MappedAddress>,
     /// RCODE.
     pub rcode: String,
     /// SCOPE PREFIX-LENGTH of the reply's ECS option.
@@ -127,6 +134,7 @@ pub fn explain(service: &dns::Service, compiled: &Compiled, question: &Question)
         qname: question.name.to_string(),
         qtype: dns::type_name(question.rtype),
         client,
+        location: None,
         rcode: String::from("NOERROR"),
         scope: 0,
         path: String::from(if fast(compiled, question) { "fast" } else { "slow" }),
@@ -182,6 +190,15 @@ impl Explanation {
             self.scope = decided.scope;
             self.answers = decided.outcomes.iter().map(|outcome| answer(model, outcome)).collect();
         }
+        if snapshot.atlas.looks_at_client(profile) {
+            let client =
+                asker.ecs.filter(|_| model.profile(profile).ecs).map_or(asker.source, |(address, _)| address);
+            self.location = Some(MappedAddress {
+                profiles: Vec::new(),
+                profiles_left_out: 0,
+                ..map_address(snapshot, client)
+            });
+        }
         self.steps = steps(snapshot, profile, asked, asker)
             .into_iter()
             .map(|step| ExplainedStep {
@@ -189,6 +206,7 @@ impl Explanation {
                 method: step.method.to_string(),
                 chose: step.chose,
                 because: step.because,
+                arithmetic: step.arithmetic,
                 candidates: step
                     .candidates
                     .into_iter()
@@ -292,11 +310,17 @@ impl fmt::Display for Explanation {
         for record in &self.authority {
             writeln!(f, "  authority  {record}")?;
         }
+        if let Some(location) = &self.location {
+            write!(f, "client {}", location.facts())?;
+        }
         if !self.steps.is_empty() {
             writeln!(f, "why")?;
         }
         for step in &self.steps {
             writeln!(f, "  {} ({}) chose {}: {}", step.profile, step.method, step.chose, step.because)?;
+            for line in &step.arithmetic {
+                writeln!(f, "      {line}")?;
+            }
             for candidate in &step.candidates {
                 writeln!(f, "      {:<20} {:<17} {}", candidate.endpoint, candidate.status, candidate.note)?;
             }

@@ -170,8 +170,13 @@ fn prefix(address: IpAddr, len: u8) -> String {
     IpNet::new(address, len).map_or_else(|_| format!("{address}/{len}"), |net| net.trunc().to_string())
 }
 
-impl fmt::Display for MappedAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl MappedAddress {
+    /// What is known of the address, without the profiles, for people.
+    pub fn facts(&self) -> impl fmt::Display + '_ {
+        std::fmt::from_fn(|f| self.write_facts(f))
+    }
+
+    fn write_facts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.address)?;
         if self.client != self.address {
             write!(f, ", looked up as {}", self.client)?;
@@ -195,6 +200,13 @@ impl fmt::Display for MappedAddress {
             let heading = if i == 0 { "latency" } else { "" };
             writeln!(f, "  {heading:<11} {region} {milliseconds} ms")?;
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MappedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_facts(f)?;
         if self.profiles.is_empty() {
             writeln!(f, "  no profile tells clients apart")?;
         }

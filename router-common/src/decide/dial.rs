@@ -13,11 +13,56 @@ pub(crate) struct Walker {
     pub up: bool,
 }
 
+/// What happens on the walk, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Pace {
+    /// Unavailable: the next that is available takes all that is left.
+    Skipped(u32),
+    /// It took this share: `reaching` by its percentage, or all of it.
+    Took {
+        /// Position in its profile.
+        index: u32,
+        /// What was left when it came.
+        reaching: Share,
+        /// Percent; `None` when it took all because one before it is unavailable.
+        percent: Option<u64>,
+        /// The share.
+        taken: Share,
+    },
+    /// This was left after the last, and is split evenly among so many.
+    Split(Share, usize),
+}
+
 /// Shares of the walk, those above 0 only, in the order of the walk. Empty when nothing is available.
 ///
 /// A failed endpoint hands all that reaches it to the next that can take some: dial 0 is never woken
 /// by a failure while a dial above 0 is available.
 pub(crate) fn walk(order: &[Walker]) -> Vec<(Share, u32)> {
+    walk_telling(order, |_| ())
+}
+
+/// The walk in words.
+pub(crate) fn arithmetic(order: &[Walker], name: impl Fn(u32) -> String) -> Vec<String> {
+    let mut told = Vec::new();
+    walk_telling(order, |pace| {
+        told.push(match pace {
+            Pace::Skipped(index) => format!("{} is unavailable", name(index)),
+            Pace::Took { index, reaching, percent: Some(percent), taken } => {
+                format!("{} takes {percent} % of {reaching}: {taken}", name(index))
+            }
+            Pace::Took { index, taken, percent: None, .. } => {
+                format!("{} takes all of {taken}: the one before it is unavailable", name(index))
+            }
+            Pace::Split(left, count) => {
+                let each = left.mul(&Share::ratio(1, count as u64));
+                format!("{left} is left and split evenly: {each} for each of {count}")
+            }
+        });
+    });
+    told
+}
+
+fn walk_telling(order: &[Walker], mut tell: impl FnMut(Pace)) -> Vec<(Share, u32)> {
     let none_open = !order.iter().any(|walker| walker.up && walker.dial > 0);
     let percent = |walker: &Walker| if none_open { 100 } else { u64::from(walker.dial) };
     let mut remaining = Share::one();
@@ -26,6 +71,7 @@ pub(crate) fn walk(order: &[Walker]) -> Vec<(Share, u32)> {
     for walker in order {
         if !walker.up {
             failed_over = true;
+            tell(Pace::Skipped(walker.index));
             continue;
         }
         let percent = percent(walker);
@@ -33,9 +79,18 @@ pub(crate) fn walk(order: &[Walker]) -> Vec<(Share, u32)> {
             continue;
         }
         let taken = if failed_over { remaining.clone() } else { remaining.mul(&Share::ratio(percent, 100)) };
+        tell(Pace::Took {
+            index: walker.index,
+            reaching: remaining.clone(),
+            percent: (!failed_over).then_some(percent),
+            taken: taken.clone(),
+        });
         failed_over = false;
         remaining = remaining.less(&taken);
         shares.push((taken, walker.index));
+    }
+    if !remaining.is_zero() && !shares.is_empty() {
+        tell(Pace::Split(remaining.clone(), shares.len()));
     }
     let each = remaining.mul(&Share::ratio(1, shares.len() as u64));
     for (share, _) in &mut shares {
@@ -90,5 +145,27 @@ mod tests {
         check("0 50", "1:1/1");
         check("0x 0x", "");
         check("", "");
+    }
+
+    #[test]
+    fn the_walk_in_words() {
+        let walker = |index, dial, up| Walker { index, dial, up };
+        let told = |order: &[Walker]| arithmetic(order, |index| format!("e{index}"));
+        assert_eq!(
+            told(&[walker(0, 50, true), walker(1, 50, true)]),
+            [
+                "e0 takes 50 % of 1/1: 1/2",
+                "e1 takes 50 % of 1/2: 1/4",
+                "1/4 is left and split evenly: 1/8 for each of 2"
+            ]
+        );
+        assert_eq!(
+            told(&[walker(0, 50, true), walker(1, 50, false), walker(2, 50, true)]),
+            [
+                "e0 takes 50 % of 1/1: 1/2",
+                "e1 is unavailable",
+                "e2 takes all of 1/2: the one before it is unavailable"
+            ]
+        );
     }
 }

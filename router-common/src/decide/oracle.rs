@@ -265,7 +265,8 @@ impl<'s> Oracle<'s> {
         };
         let order = nearest_first(candidates.iter().map(|candidate| candidate.index), near);
         if has_dial(profile, candidates) {
-            return Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::NearestDial);
+            let order = walkers(profile, candidates, &order);
+            return Verdict::shares(walk(&order), Why::NearestDial(order));
         }
         let is_up = |index: &u32| candidates.iter().any(|each| each.index == *index && each.up);
         let Some(first) = order.iter().copied().find(is_up) else {
@@ -294,7 +295,8 @@ impl<'s> Oracle<'s> {
                 None => Nearness::Unknown,
             };
             let order = nearest_first(candidates.iter().map(|candidate| candidate.index), near);
-            return Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::FastestDial);
+            let order = walkers(profile, candidates, &order);
+            return Verdict::shares(walk(&order), Why::FastestDial(order));
         }
         let measured: Vec<(Duration, u32)> =
             up(candidates).filter_map(|index| Some((latency(index)?, index))).collect();
@@ -465,7 +467,8 @@ fn priority(profile: &Profile, candidates: &[Candidate]) -> Verdict {
         };
     }
     let order: Vec<u32> = order.into_iter().map(|(_, index)| index).collect();
-    Verdict::shares(walk(&walkers(profile, candidates, &order)), Why::PriorityDial)
+    let order = walkers(profile, candidates, &order);
+    Verdict::shares(walk(&order), Why::PriorityDial(order))
 }
 
 /// An RRset without duplicates, in order; `None` when it would be empty.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::model::GeoCode;
 
+use super::dial::Walker;
 use super::nearest::Nearness;
 
 /// Reason of a verdict.
@@ -24,7 +25,7 @@ pub(crate) enum Why {
     /// First by priority.
     Priority(u16),
     /// By the dials, in the order of priority.
-    PriorityDial,
+    PriorityDial(Vec<Walker>),
     /// By weight.
     Weight,
     /// In the nearest region.
@@ -35,11 +36,11 @@ pub(crate) enum Why {
         nearness: Nearness,
     },
     /// By the dials, in the order of nearness.
-    NearestDial,
+    NearestDial(Vec<Walker>),
     /// Fastest by our probes.
     Fastest,
     /// By the dials, fastest first.
-    FastestDial,
+    FastestDial(Vec<Walker>),
     /// No latency is measured: by weight.
     FastestUnknown,
     /// The client is in the endpoint's subnets.
@@ -72,6 +73,17 @@ pub(crate) enum Why {
     Windows(usize),
 }
 
+impl Why {
+    /// The order that dials were walked in, when they were.
+    pub fn walked(&self) -> Option<&[Walker]> {
+        match self {
+            Self::PriorityDial(order) | Self::NearestDial(order) | Self::FastestDial(order) => Some(order),
+            Self::ServingAll(why) => why.walked(),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -88,7 +100,7 @@ impl fmt::Display for Why {
             Self::Priority(priority) => {
                 return write!(f, "lowest priority number of those available: {priority}");
             }
-            Self::PriorityDial => "traffic dials, in the order of priority",
+            Self::PriorityDial(_) => "traffic dials, in the order of priority",
             Self::Weight => "by weight",
             Self::Nearest { region, nearness } => {
                 match region {
@@ -105,9 +117,9 @@ impl fmt::Display for Why {
                     }
                 };
             }
-            Self::NearestDial => "traffic dials, nearest region first",
+            Self::NearestDial(_) => "traffic dials, nearest region first",
             Self::Fastest => "fastest by our own probes, within the sensitivity, by weight",
-            Self::FastestDial => "traffic dials, fastest by our own probes first",
+            Self::FastestDial(_) => "traffic dials, fastest by our own probes first",
             Self::FastestUnknown => "no latency is measured, so by weight",
             Self::Override => "the client is in its subnets, which override the method",
             Self::OverrideUnable => {
