@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 
 use crate::abi::{Answer, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
 use crate::atlas::{Atlas, Partition};
-use crate::decide::{Asked, Oracle, Snapshot};
+use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;
 use crate::model::{EndpointId, Model, ProfileId, ZoneId};
 use crate::tables::{Frontage, Tables, TooMany};
@@ -71,8 +71,8 @@ struct Block {
     profile: ProfileId,
     zone: ZoneId,
     first_answer: u32,
-    /// By region: a location that stands for it.
-    representatives: Vec<u32>,
+    /// By region: a location that stands for it, and whose health its answers can depend on.
+    regions: Vec<(u32, Depends)>,
     /// By answer: what it holds.
     contents: Vec<Arc<Content>>,
 }
@@ -120,15 +120,15 @@ pub fn compile(
                         blocks_of[profile.0 as usize].push(block);
                         let first_answer =
                             u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
-                        let representatives = representatives(snapshot, profile);
-                        let mut contents = Vec::with_capacity(representatives.len() * 2);
-                        for (location, asked) in questions(&representatives) {
+                        let regions = divided(snapshot, &oracle, profile);
+                        let mut contents = Vec::with_capacity(regions.len() * 2);
+                        for (location, asked, _) in questions(&regions) {
                             let choice = oracle.choose(profile, asked, snapshot.atlas.location(location));
                             let content = encoders[zone.0 as usize].encode(choice);
                             answers.push(store.place(&content, &mut shelf)?);
                             contents.push(content);
                         }
-                        blocks.push(Block { profile, zone, first_answer, representatives, contents });
+                        blocks.push(Block { profile, zone, first_answer, regions, contents });
                         first_answer
                     }
                 };
@@ -155,9 +155,12 @@ pub fn compile(
     Ok(Compiled { tables, blocks, blocks_of, store })
 }
 
-/// What a block's answers are asked about, in their order: a location and a type.
-fn questions(representatives: &[u32]) -> impl Iterator<Item = (u32, Asked)> {
-    representatives.iter().flat_map(|&location| [(location, Asked::A), (location, Asked::Aaaa)])
+/// What a block's answers are asked about, in their order: a location and a type; and whose health they
+/// can depend on.
+fn questions(regions: &[(u32, Depends)]) -> impl Iterator<Item = (u32, Asked, Depends)> {
+    regions
+        .iter()
+        .flat_map(|&(location, depends)| [(location, Asked::A, depends), (location, Asked::Aaaa, depends)])
 }
 
 /// What makes contents, for each zone.
@@ -179,16 +182,19 @@ impl Compiled {
         let mut operations = Vec::new();
         let Tables { answers, cells, lines, .. } = &mut self.tables;
         let mut encoders: HashMap<ZoneId, Encoder, FixedState> = HashMap::default();
-        for profile in seeing(&snapshot.model, changed) {
+        let seeing = Seeing::new(&snapshot.model, changed);
+        for &profile in &seeing.profiles {
             let Some(blocks) = self.blocks_of.get(profile.0 as usize) else { continue };
             for &block in blocks {
                 let Some(block) = self.blocks.get_mut(block as usize) else { continue };
                 let zone = block.zone;
                 let encoder = encoders.entry(zone).or_insert_with(|| Encoder::new(snapshot.model.zone(zone)));
-                let asked = questions(&block.representatives);
-                for (index, (held, (location, asked))) in
-                    (block.first_answer..).zip(block.contents.iter_mut().zip(asked))
+                for (index, (held, (location, asked, depends))) in
+                    (block.first_answer..).zip(block.contents.iter_mut().zip(questions(&block.regions)))
                 {
+                    if !seeing.concerns(profile, depends) {
+                        continue;
+                    }
                     let choice = oracle.choose(profile, asked, snapshot.atlas.location(location));
                     let content = encoder.encode(choice);
                     if *held == content {
@@ -220,19 +226,38 @@ impl Compiled {
     }
 }
 
-/// The profiles whose answers can depend on these endpoints: their own, and all above, ascending.
-fn seeing(model: &Model, changed: &[EndpointId]) -> Vec<ProfileId> {
-    let mut seen: HashSet<ProfileId, FixedState> = HashSet::default();
-    let known = |profile: &ProfileId| (profile.0 as usize) < model.profiles().len();
-    let mut next: Vec<ProfileId> = changed.iter().map(|endpoint| endpoint.profile).filter(known).collect();
-    while let Some(profile) = next.pop() {
-        if seen.insert(profile) {
-            next.extend(model.parents(profile).iter().map(|endpoint| endpoint.profile));
+/// What can depend on changed endpoints.
+struct Seeing {
+    /// They themselves, and those that nest them at any depth.
+    endpoints: HashSet<EndpointId, FixedState>,
+    /// Whose endpoints these are, ascending.
+    profiles: Vec<ProfileId>,
+}
+
+impl Seeing {
+    fn new(model: &Model, changed: &[EndpointId]) -> Self {
+        let mut endpoints: HashSet<EndpointId, FixedState> = HashSet::default();
+        let mut profiles: HashSet<ProfileId, FixedState> = HashSet::default();
+        let known = |endpoint: &EndpointId| (endpoint.profile.0 as usize) < model.profiles().len();
+        let mut next: Vec<EndpointId> = changed.iter().copied().filter(known).collect();
+        while let Some(endpoint) = next.pop() {
+            if endpoints.insert(endpoint) && profiles.insert(endpoint.profile) {
+                next.extend(model.parents(endpoint.profile));
+            }
+        }
+        let mut profiles: Vec<ProfileId> = profiles.into_iter().collect();
+        profiles.sort_unstable();
+        Self { endpoints, profiles }
+    }
+
+    /// Whether an answer of a profile that can see a change depends on it.
+    fn concerns(&self, profile: ProfileId, depends: Depends) -> bool {
+        match depends {
+            Depends::Nothing => false,
+            Depends::One(index) => self.endpoints.contains(&EndpointId { profile, index }),
+            Depends::Anything => true,
         }
     }
-    let mut profiles: Vec<ProfileId> = seen.into_iter().collect();
-    profiles.sort_unstable();
-    profiles
 }
 
 /// Where a profile's regions start.
@@ -275,11 +300,14 @@ fn regions(snapshot: &Snapshot) -> Result<(Vec<u64>, Vec<Division>), CompileErro
     Ok((words, divisions))
 }
 
-fn representatives(snapshot: &Snapshot, profile: ProfileId) -> Vec<u32> {
-    match snapshot.atlas.partition(profile) {
+/// A profile's regions: a location that stands for each, and whose health decides there.
+fn divided(snapshot: &Snapshot, oracle: &Oracle<'_>, profile: ProfileId) -> Vec<(u32, Depends)> {
+    let representatives = match snapshot.atlas.partition(profile) {
         Partition::Regions { representatives, .. } => representatives,
         Partition::Trivial | Partition::TooMany => vec![0],
-    }
+    };
+    let depends = |location| oracle.depends(profile, snapshot.atlas.location(location));
+    representatives.into_iter().map(|location| (location, depends(location))).collect()
 }
 
 type Locations<K> = Vec<(K, LocationEntry)>;

@@ -25,7 +25,7 @@ mod why;
 
 pub(crate) use asking::stand;
 pub(crate) use nearest::{nearest_first, nearness};
-pub(crate) use oracle::{Oracle, Verdict, What};
+pub(crate) use oracle::{Depends, Oracle, Verdict, What};
 pub(crate) use settle::{Leaf, Settled, settle};
 
 /// What is asked for; availability is per asked type (ROUTING.md §4).

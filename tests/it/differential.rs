@@ -430,13 +430,7 @@ impl Asked<'_> {
             match outcome.action {
                 action::PASS if outcome.frame != frame => return Err("a passed packet was changed".into()),
                 action::PASS => {
-                    let before = program.counters().map_err(|error| error.to_string())?;
-                    run()?;
-                    let after = program.counters().map_err(|error| error.to_string())?;
-                    passed = Some(match moved(&before, &after).as_slice() {
-                        [(counter, 1)] => counter.name(),
-                        other => return Err(format!("counters moved: {other:?}")),
-                    });
+                    passed = Some(self.reason(program, &frame)?);
                 }
                 action::TX => {
                     let reply = packet::parse(&outcome.frame)?;
@@ -455,6 +449,23 @@ impl Asked<'_> {
         }
         self.note(passed.map_or(Way::Answer, Way::Pass));
         Ok(())
+    }
+}
+
+impl Asked<'_> {
+    /// Why a frame passes. Another run of it may pick another share, so it is run until one passes.
+    fn reason(&self, program: &ProgRun, frame: &[u8]) -> Result<&'static str, String> {
+        for _ in 0..1000 {
+            let before = program.counters().map_err(|error| error.to_string())?;
+            let outcome = program.run(frame).map_err(|error| format!("{error:#}"))?;
+            let after = program.counters().map_err(|error| error.to_string())?;
+            match moved(&before, &after).as_slice() {
+                [(counter, 1)] if outcome.action == action::PASS => return Ok(counter.name()),
+                [(_, 1)] => {}
+                other => return Err(format!("counters moved: {other:?}")),
+            }
+        }
+        Ok("rare share")
     }
 }
 

@@ -91,7 +91,7 @@ impl World {
         let zones = sources::zones(&mut rng);
         let regions = sources::regions(&mut rng);
         let parts = Parts { zones, profiles, regions };
-        let names = names(&parts);
+        let names = names(&mut rng, &parts);
         let bound = parts.profiles.iter().filter(|profile| profile.enabled).map(|it| it.names.len()).sum();
         let model = Model::new(parts).unwrap_or_else(|faults| panic!("seed {seed:#x}: {faults:#?}"));
         let geography = sources::geography(&mut rng, &prefixes);
@@ -147,7 +147,7 @@ fn endpoints(id: ProfileId, profile: &Profile) -> impl Iterator<Item = EndpointI
 }
 
 /// Names of enabled profiles, then others that exist, that a wildcard covers, and that do not exist.
-fn names(parts: &Parts) -> Vec<Name> {
+fn names(rng: &mut Rng, parts: &Parts) -> Vec<Name> {
     let mut names: Vec<Name> = parts
         .profiles
         .iter()
@@ -162,6 +162,10 @@ fn names(parts: &Parts) -> Vec<Name> {
         "absent.x.test",
         "covered.w.x.test",
         "deep.covered.w.x.test",
+        "1.2.3.4.5.6.7.covered.w.x.test",
+        "sub.w.x.test",
+        "other.sub.w.x.test",
+        "below.*.w.x.test",
         "covered.y.test",
         "y.test",
         "in.x.test",
@@ -169,6 +173,10 @@ fn names(parts: &Parts) -> Vec<Name> {
         "test",
     ];
     names.extend(others.iter().map(|text| name(text)));
+    if rng.once_in(4) {
+        // More labels than the fast path takes off.
+        names.push(name("1.2.3.4.5.6.7.8.9.10.w.x.test"));
+    }
     names.extend(
         parts.profiles.iter().filter(|it| !it.enabled).flat_map(|profile| profile.names.iter().cloned()),
     );

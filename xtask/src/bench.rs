@@ -1,44 +1,64 @@
-//! `cargo xtask bench`: one program of the tests' crate for each measurement, optimised.
+//! `cargo xtask bench`: figures beside their goals, for people and as JSON in `target/bench`. One program of
+//! the tests' crate for each measurement, optimised.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::Subcommand;
 
 use crate::{setup, shell};
 
-/// What can be measured.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Bench {
-    /// From a configuration of 100,000 names to tables in the kernel, and from a verdict to the last word
-    /// written.
+/// What is measured.
+#[derive(Subcommand)]
+pub enum Subject {
+    /// From a configuration of 100,000 names over a country table to words in the kernel's maps, and from a
+    /// verdict to the last word written.
     Compile,
     /// 20,000 targets every 10 s for a minute: rate, lateness, CPU, memory.
     Probe,
 }
 
-/// Builds the measurement, and the agent, and runs it.
-pub fn run(what: Bench) -> Result<()> {
-    let name = match what {
-        Bench::Compile => "compile",
-        Bench::Probe => "probe",
+/// A country table of the real world; the benchmark makes one up where it cannot be had.
+const COUNTRY_TABLE: (&str, &str) = ("/usr/share/tor/geoip", "tor-geoipdb");
+
+/// Builds the measurement, and what it measures, and runs it.
+pub fn run(subject: &Subject) -> Result<()> {
+    setup::ensure(setup::Need::Build)?;
+    let name = match subject {
+        Subject::Compile => "compile",
+        Subject::Probe => "probe",
     };
-    let agent = setup::build(true)?;
     let program = format!("bench-{name}");
-    let mut cargo = shell::cargo();
-    cargo.args(["build", "--locked", "--release", "--package", "router-tests", "--bin", &program]);
-    shell::run(cargo.env(setup::TOOLS, setup::directory()?))?;
+    shell::run(
+        shell::cargo()
+            .args(["build", "--release", "--locked", "--package", "router-tests", "--bin", &program])
+            .env(setup::TOOLS, setup::directory()?),
+    )?;
     let target = setup::target()?;
     let folder = target.join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let figures = folder.join(format!("{name}.json"));
     let program = target.join("release").join(program);
-    // Only the data path needs to be root.
-    let mut command = match what {
-        Bench::Compile => shell::privileged(&program),
-        Bench::Probe => shell::command(&program),
+    let mut command = match subject {
+        Subject::Compile => {
+            let (file, package) = COUNTRY_TABLE;
+            if !Path::new(file).exists()
+                && let Err(error) = setup::install_package(package)
+            {
+                eprintln!("no {package} ({error:#}): a table of its size is made up");
+            }
+            // The maps of the kernel need root.
+            shell::privileged(&program)
+        }
+        Subject::Probe => {
+            let agent = setup::build(true)?;
+            let mut command = shell::command(&program);
+            command.env("XROUTE_BIN", agent);
+            command
+        }
     };
-    let measured = shell::run(command.arg(&figures).env("XROUTE_BIN", agent));
-    println!("figures: {}", figures.display());
-    measured
+    let done = shell::run(command.arg(&figures));
+    eprintln!("Figures: {}", figures.display());
+    done
 }

@@ -37,6 +37,12 @@ enum Task {
     },
     /// Run every test, those in the kernel and in network namespaces included.
     Test,
+    /// Measure, print figures beside goals, and write them to target/bench/NAME.json.
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        subject: bench::Subject,
+    },
     /// Show a failover under load: namespaces, XDP, dnsperf, an endpoint killed and revived.
     Demo {
         /// Seconds that dnsperf runs.
@@ -51,11 +57,6 @@ enum Task {
         /// An agent that is built already.
         #[arg(long, value_name = "PATH")]
         binary: Option<PathBuf>,
-    },
-    /// Measure, print figures beside goals, and write them to target/bench/NAME.json.
-    Bench {
-        /// What to measure.
-        what: bench::Bench,
     },
     /// Format, clippy for host and BPF, documentation, tidy, licences: what CI checks besides the tests.
     Lint,
@@ -84,9 +85,9 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(),
         Task::Build { release } => setup::build(release).map(|_| ()),
         Task::Test => suite::run(),
+        Task::Bench { subject } => bench::run(&subject),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
-        Task::Bench { what } => bench::run(what),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Licences => licences::run(),

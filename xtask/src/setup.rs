@@ -46,6 +46,14 @@ pub fn ensure(need: Need) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
+/// Installs one more package, for a task that can do without.
+pub fn install_package(package: &str) -> Result<()> {
+    if !packages::is_debian() {
+        bail!("only Debian's packages are installed by us");
+    }
+    packages::install(&[package])
+}
+
 /// Builds the agent and returns where it is.
 pub fn build(release: bool) -> Result<PathBuf> {
     ensure(Need::Build)?;

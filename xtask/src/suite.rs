@@ -14,6 +14,8 @@ use crate::{setup, shell};
 
 /// Set for all passes: a test that needs BPF and cannot have it fails instead of being skipped.
 const REQUIRE_BPF: &str = "XROUTE_REQUIRE_BPF";
+/// Tuples of the differential run; the kernel gets a tenth of them.
+const TUPLES: (&str, &str) = ("XROUTE_TUPLES", "100000");
 /// Tells tests where the agent is.
 const BINARY: &str = "XROUTE_BIN";
 
@@ -33,6 +35,7 @@ pub fn run() -> Result<()> {
             .arg("--")
             .args(names)
             .env(REQUIRE_BPF, "1")
+            .env(TUPLES.0, TUPLES.1)
             .env(BINARY, &agent)
             .env(setup::TOOLS, setup::directory()?);
         if privileged {

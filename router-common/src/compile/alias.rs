@@ -13,27 +13,48 @@ pub struct Column {
 
 /// Builds the table for shares that add up to one, one column per share. Each item's probability is
 /// within 2⁻³² of its share.
-pub fn columns(shares: &[&Share]) -> Vec<Column> {
-    let count = shares.len() as u128;
+pub fn columns<'s>(shares: impl ExactSizeIterator<Item = &'s Share>) -> Vec<Column> {
     const WHOLE: u128 = 1 << 64;
-    let mut weights: Vec<u128> = shares.iter().map(|share| share.scaled_up(64).min(WHOLE)).collect();
+    let count = shares.len();
+    let mut columns: Vec<Column> = (0..count).map(|i| Column { threshold: 0, alias: i as u16 }).collect();
+    if count == 1 {
+        return columns;
+    }
+    let mut left: Vec<u128> = shares.map(|share| share.scaled_up(64).min(WHOLE)).collect();
     // Rounding up made too much by less than one unit each: take it off the largest.
-    let surplus = weights.iter().sum::<u128>().saturating_sub(WHOLE);
-    if let Some(largest) = weights.iter_mut().max() {
+    let surplus = left.iter().sum::<u128>().saturating_sub(WHOLE);
+    if let Some(largest) = left.iter_mut().max() {
         *largest -= surplus.min(*largest);
     }
     // A column has room for WHOLE when the weights are multiplied by their number.
-    let mut left: Vec<u128> = weights.iter().map(|weight| weight * count).collect();
-    let mut columns: Vec<Column> =
-        (0..left.len()).map(|i| Column { threshold: 0, alias: i as u16 }).collect();
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..left.len()).partition(|&i| left[i] < WHOLE);
-    while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {
-        small.pop();
+    for weight in &mut left {
+        *weight *= count as u128;
+    }
+    // Indices with too little, from the front, and with too much, from the back.
+    let mut open: Vec<u32> = vec![0; count];
+    let (mut small, mut large) = (0, count);
+    for (i, &weight) in left.iter().enumerate() {
+        if weight < WHOLE {
+            open[small] = i as u32;
+            small += 1;
+        } else {
+            large -= 1;
+            open[large] = i as u32;
+        }
+    }
+    // The order of those with too much is that in which they come.
+    open[large..].reverse();
+    let mut large = count - large;
+    let rich_from = count - large;
+    while small > 0 && large > 0 {
+        let (poor, rich) = (open[small - 1] as usize, open[rich_from + large - 1] as usize);
+        small -= 1;
         columns[poor] = Column { threshold: rounded(left[poor]), alias: rich as u16 };
         left[rich] -= WHOLE - left[poor];
         if left[rich] < WHOLE {
-            large.pop();
-            small.push(rich);
+            large -= 1;
+            open[small] = rich as u32;
+            small += 1;
         }
     }
     columns
@@ -71,7 +92,7 @@ mod tests {
                 .collect();
             let shares = Share::from_weights(&weights);
             let total: u64 = weights.iter().sum();
-            let taken = probabilities(&columns(&shares.iter().collect::<Vec<_>>()));
+            let taken = probabilities(&columns(shares.iter()));
             for (weight, taken) in weights.iter().zip(taken) {
                 let wanted = u128::from(*weight) * (count as u128) * (1 << 32) / u128::from(total);
                 assert!(
@@ -84,6 +105,6 @@ mod tests {
 
     #[test]
     fn one_item_is_always_itself() {
-        assert_eq!(columns(&[&Share::one()]), [Column { threshold: 0, alias: 0 }]);
+        assert_eq!(columns([Share::one()].iter()), [Column { threshold: 0, alias: 0 }]);
     }
 }

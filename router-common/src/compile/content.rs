@@ -1,17 +1,21 @@
 //! From a choice to the cells of one answer, still without places in the table.
 
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
 
 use super::alias;
 use super::piece::Piece;
 use crate::abi::{MAX_PICKS, Pick};
 use crate::decide::{Choice, Leaf, Settled, settle};
 use crate::model::Zone;
-use crate::share::Share;
 
 /// Everything one answer holds.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Content {
+    /// Of all the rest; worked out once, because contents are looked up by it again and again.
+    hash: u64,
     /// How a cell is picked.
     pub pick: Pick,
     /// Salt of a hashed pick.
@@ -38,11 +42,23 @@ pub enum Body {
     Further(Arc<Content>),
 }
 
+impl Content {
+    fn new(pick: Pick, salt: u16, cells: Vec<ContentCell>) -> Arc<Self> {
+        let hash = FixedState::default().hash_one((pick, salt, &cells));
+        Arc::new(Self { hash, pick, salt, cells })
+    }
+}
+
+impl Hash for Content {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 /// What is left to userspace.
 fn pass() -> Arc<Content> {
     let column = alias::Column { threshold: 0, alias: 0 };
-    let cells = vec![ContentCell { column, body: Body::Piece(Piece::pass()) }];
-    Arc::new(Content { pick: Pick::Random, salt: 0, cells })
+    Content::new(Pick::Random, 0, vec![ContentCell { column, body: Body::Piece(Piece::pass()) }])
 }
 
 /// Makes contents for the names of one zone.
@@ -72,16 +88,15 @@ impl Encoder {
                         body: self.inner(each, picks - 1),
                     })
                     .collect();
-                Arc::new(Content { pick: Pick::Hashed, salt: *salt, cells })
+                Content::new(Pick::Hashed, *salt, cells)
             }
             Settled::Random(leaves) if !leaves.is_empty() && leaves.len() <= usize::from(u16::MAX) => {
-                let shares: Vec<&Share> = leaves.iter().map(|(share, _)| share).collect();
-                let cells = alias::columns(&shares)
+                let cells = alias::columns(leaves.iter().map(|(share, _)| share))
                     .into_iter()
                     .zip(leaves)
                     .map(|(column, (_, leaf))| ContentCell { column, body: self.leaf(leaf) })
                     .collect();
-                Arc::new(Content { pick: Pick::Random, salt: 0, cells })
+                Content::new(Pick::Random, 0, cells)
             }
             Settled::Hashed { .. } | Settled::Random(_) => pass(),
         }

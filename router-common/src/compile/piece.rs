@@ -1,5 +1,6 @@
 //! Ready-made pieces of wire for the fast path.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::abi::{Cell, INLINE_PIECE, MAX_PIECE};
@@ -20,7 +21,7 @@ pub struct Piece {
 }
 
 /// Octets of records: short ones, which most are, stand here, long ones are shared.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wire {
     /// At most [`INLINE_PIECE`] octets, zeros after them.
     Short(u8, [u8; INLINE_PIECE]),
@@ -38,6 +39,12 @@ impl Wire {
             }
             _ => Self::Long(octets.into()),
         }
+    }
+}
+
+impl Hash for Wire {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self);
     }
 }
 
@@ -60,28 +67,28 @@ impl Piece {
 
     /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
     pub fn records(records: &Records, ttl: u32) -> Self {
-        let mut wire = Vec::with_capacity(64);
+        let mut writer = Writer::default();
         let count = match records {
             Records::A(addresses) => {
                 for address in addresses {
-                    record(&mut wire, 12, rtype::A, ttl, &address.octets());
+                    writer.record(12, rtype::A, ttl, &address.octets());
                 }
                 addresses.len()
             }
             Records::Aaaa(addresses) => {
                 for address in addresses {
-                    record(&mut wire, 12, rtype::AAAA, ttl, &address.octets());
+                    writer.record(12, rtype::AAAA, ttl, &address.octets());
                 }
                 addresses.len()
             }
             Records::Cname(target) => {
-                record(&mut wire, 12, rtype::CNAME, ttl, target.as_wire());
+                writer.record(12, rtype::CNAME, ttl, target.as_wire());
                 1
             }
         };
         match u8::try_from(count) {
-            Ok(ancount) if wire.len() <= MAX_PIECE && ancount > 0 => {
-                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: Wire::of(&wire) }
+            Ok(ancount) if writer.len() <= MAX_PIECE && ancount > 0 => {
+                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: writer.finish() }
             }
             _ => Self::pass(),
         }
@@ -89,22 +96,67 @@ impl Piece {
 
     /// The SOA of a negative answer; its owner is patched in by the fast path.
     pub fn nodata(zone: &Zone) -> Self {
-        let mut wire = Vec::with_capacity(96);
-        record(&mut wire, 0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
-        wire[0] = 0;
-        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: Wire::of(&wire) }
+        let mut writer = Writer::default();
+        writer.record(0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
+        let mut octets = writer.into_octets();
+        octets[..2].fill(0);
+        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: Wire::of(&octets) }
     }
 }
 
-/// Appends a record whose owner is a compression pointer to `owner` (RFC 1035 §4.1.4).
-fn record(wire: &mut Vec<u8>, owner: u8, rtype: u16, ttl: u32, rdata: &[u8]) {
-    wire.extend_from_slice(&[0xc0, owner]);
-    wire.extend_from_slice(&rtype.to_be_bytes());
-    wire.extend_from_slice(&1u16.to_be_bytes());
-    wire.extend_from_slice(&ttl.to_be_bytes());
-    // Record data is an address, a name or an SOA: at most 530 octets.
-    wire.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-    wire.extend_from_slice(rdata);
+/// Octets being written; allocates only what does not fit into a cell.
+struct Writer {
+    short: [u8; INLINE_PIECE],
+    len: usize,
+    /// All of them, once they are many.
+    long: Vec<u8>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self { short: [0; INLINE_PIECE], len: 0, long: Vec::new() }
+    }
+}
+
+impl Writer {
+    /// Appends a record whose owner is a compression pointer to `owner` (RFC 1035 §4.1.4). Record data is
+    /// an address, a name or an SOA: at most 530 octets.
+    fn record(&mut self, owner: u8, rtype: u16, ttl: u32, rdata: &[u8]) {
+        let mut head = [0xc0, owner, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        head[2..4].copy_from_slice(&rtype.to_be_bytes());
+        head[6..10].copy_from_slice(&ttl.to_be_bytes());
+        head[10..].copy_from_slice(&(rdata.len() as u16).to_be_bytes());
+        self.put(&head);
+        self.put(rdata);
+    }
+
+    fn put(&mut self, octets: &[u8]) {
+        let end = self.len() + octets.len();
+        if self.long.is_empty() {
+            if let Some(place) = self.short.get_mut(self.len..end) {
+                place.copy_from_slice(octets);
+                self.len = end;
+                return;
+            }
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(octets);
+    }
+
+    fn len(&self) -> usize {
+        if self.long.is_empty() { self.len } else { self.long.len() }
+    }
+
+    fn into_octets(self) -> Vec<u8> {
+        if self.long.is_empty() { self.short[..self.len].to_vec() } else { self.long }
+    }
+
+    fn finish(self) -> Wire {
+        match u8::try_from(self.len) {
+            Ok(len) if self.long.is_empty() => Wire::Short(len, self.short),
+            _ => Wire::Long(self.long.into()),
+        }
+    }
 }
 
 /// One's-complement sum of a piece that starts at an even offset, as [`Cell::sum`] holds it.

@@ -1,6 +1,7 @@
 //! Places for contents in the cell and line tables: equal contents share one, freed ones wait. The tables
 //! themselves are the image that the look-up reads; only places are kept here.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -117,9 +118,9 @@ impl Store {
             return Ok(placed.answer);
         }
         let count = content.cells.len() as u32;
+        let first = self.cell_runs.take(count, shelf.room.cells)?;
         let mut lines = Vec::new();
-        let mut cells = Vec::with_capacity(content.cells.len());
-        for part in &content.cells {
+        for (index, part) in (first..).zip(&content.cells) {
             let mut cell = Cell { threshold: part.column.threshold, alias: part.column.alias, ..Cell::EMPTY };
             match &part.body {
                 Body::Further(further) => {
@@ -142,10 +143,6 @@ impl Store {
                     }
                 }
             }
-            cells.push(cell);
-        }
-        let first = self.cell_runs.take(count, shelf.room.cells)?;
-        for (index, cell) in (first..).zip(cells) {
             shelf.put_cell(index, cell);
         }
         let answer = Answer::new(first, count as u16, content.pick, content.salt);
@@ -167,12 +164,11 @@ impl Store {
 
     /// One user less; the places of a content without users wait for [`Store::reclaim`].
     pub fn release(&mut self, content: &Arc<Content>) {
-        let Some(placed) = self.placed.get_mut(content) else { return };
-        placed.users = placed.users.saturating_sub(1);
-        if placed.users > 0 {
-            return;
-        }
-        if let Some(placed) = self.placed.remove(content) {
+        let Entry::Occupied(mut held) = self.placed.entry(Arc::clone(content)) else { return };
+        let users = &mut held.get_mut().users;
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            let placed = held.remove();
             self.cell_runs.retired.push((placed.answer.first_cell(), u32::from(placed.answer.cells())));
             self.line_runs.retired.extend(placed.lines);
             for part in &content.cells {

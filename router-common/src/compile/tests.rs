@@ -12,6 +12,7 @@ use crate::model::{Method, rtype};
 use crate::name::Name;
 use crate::share::Share;
 use crate::sim::{Possible, Sim, query};
+use crate::view::Health;
 
 fn frontage() -> Frontage {
     Frontage { addresses: vec![ip("192.0.2.53")], edns_size: 1232, ..Frontage::default() }
@@ -426,11 +427,17 @@ proptest! {
         let mut world = some_world(&mut dice);
         let first = world.snapshot();
         let mut updated = compiled(&first);
-        let all: Vec<EndpointId> = world.health.verdicts.keys().copied().collect();
-        for _ in 0..3 {
-            world.health = some_health(&mut dice, &world.parts);
+        let mut all: Vec<EndpointId> = world.health.verdicts.keys().copied().collect();
+        all.sort_unstable();
+        for _ in 0..6 {
+            // A single verdict: whatever it does not concern must be left as it was.
+            let one = all[dice.roll(all.len())];
+            let before = world.health.health(one);
+            let others = [Health::Healthy, Health::Unhealthy, Health::Checking];
+            let others: Vec<Health> = others.into_iter().filter(|other| *other != before).collect();
+            world.health.verdicts.insert(one, dice.of(&others));
             let snapshot = Snapshot { health: std::sync::Arc::new(world.health.clone()), ..first.clone() };
-            updated.update(&snapshot, &all, &Room::UNBOUNDED).unwrap();
+            updated.update(&snapshot, &[one], &Room::UNBOUNDED).unwrap();
             updated.reclaim();
         }
         let fresh = compiled(&world.snapshot());

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
+
 use crate::atlas::Location;
-use crate::model::{AllDown, EndpointId, Method, Profile, ProfileId, Target};
+use crate::model::{AllDown, Endpoint, EndpointId, GeoCode, Method, Profile, ProfileId, Target};
 use crate::share::Share;
 use crate::status::{EndpointStatus, Statuses};
 
@@ -64,6 +66,25 @@ impl Verdict {
 struct Candidate {
     index: u32,
     up: bool,
+}
+
+/// Why a client belongs to an endpoint.
+#[derive(Clone, Copy)]
+enum Pin {
+    Subnet,
+    Code(GeoCode),
+    Rest,
+}
+
+/// Which endpoints of a profile, with all that they nest, a choice can depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Depends {
+    /// It stands whatever happens.
+    Nothing,
+    /// The one at this position.
+    One(u32),
+    /// All of them.
+    Anything,
 }
 
 /// The oracle over one snapshot; statuses are worked out once for all its decisions.
@@ -312,26 +333,52 @@ impl<'s> Oracle<'s> {
     }
 
     fn geographic(&self, id: ProfileId, profile: &Profile, asked: Asked, location: &Location) -> Verdict {
-        if let Some(index) = self.snapshot.atlas.member(id, location) {
-            return self.pinned(id, index, asked, Why::Override, Why::OverrideStopped, Why::OverrideUnable);
-        }
-        for code in location.codes() {
-            let matched =
-                (0..profile.endpoints.len() as u32).zip(&profile.endpoints).find(|(index, endpoint)| {
-                    endpoint.geo.contains(&code) && self.status(id, *index) != EndpointStatus::Disabled
-                });
-            if let Some((index, _)) = matched {
-                return self.pinned(
-                    id,
-                    index,
-                    asked,
-                    Why::Code(code),
-                    Why::CodeStopped(code),
-                    Why::CodeUnable(code),
-                );
+        match self.pin(id, profile, location) {
+            None => Verdict::nodata(Why::NoCode),
+            Some((index, Pin::Code(code))) => {
+                self.pinned(id, index, asked, Why::Code(code), Why::CodeStopped(code), Why::CodeUnable(code))
+            }
+            Some((index, _)) => {
+                self.pinned(id, index, asked, Why::Override, Why::OverrideStopped, Why::OverrideUnable)
             }
         }
-        Verdict::nodata(Why::NoCode)
+    }
+
+    /// The endpoint that a client belongs to, whatever its health, by the methods that work so.
+    fn pin(&self, id: ProfileId, profile: &Profile, location: &Location) -> Option<(u32, Pin)> {
+        if let Some(index) = self.snapshot.atlas.member(id, location) {
+            return Some((index, Pin::Subnet));
+        }
+        let find = |wanted: &dyn Fn(&Endpoint) -> bool| {
+            (0..profile.endpoints.len() as u32)
+                .zip(&profile.endpoints)
+                .find(|(index, endpoint)| {
+                    wanted(endpoint) && self.status(id, *index) != EndpointStatus::Disabled
+                })
+                .map(|(index, _)| index)
+        };
+        match profile.method {
+            Method::Geographic => location.codes().find_map(|code| {
+                let index = find(&|endpoint: &Endpoint| endpoint.geo.contains(&code))?;
+                Some((index, Pin::Code(code)))
+            }),
+            _ => Some((find(&|endpoint: &Endpoint| endpoint.subnets.is_empty())?, Pin::Rest)),
+        }
+    }
+
+    /// Whose health a profile's choice for a location can depend on. It does not depend on health itself.
+    pub fn depends(&self, profile: ProfileId, location: &Location) -> Depends {
+        let found = self.snapshot.model.profile(profile);
+        let has_fallback = matches!(found.all_down, AllDown::Fallback(_));
+        match found.method {
+            _ if !found.enabled => Depends::Nothing,
+            Method::Subnet if has_fallback => Depends::Anything,
+            Method::Geographic | Method::Subnet => match self.pin(profile, found, location) {
+                Some((index, _)) => Depends::One(index),
+                None => Depends::Nothing,
+            },
+            _ => Depends::Anything,
+        }
     }
 
     /// The client belongs to this endpoint whatever its health.
@@ -354,18 +401,10 @@ impl<'s> Oracle<'s> {
     }
 
     fn subnet(&self, id: ProfileId, profile: &Profile, asked: Asked, location: &Location) -> Verdict {
-        let member = self.snapshot.atlas.member(id, location);
-        let rest = || {
-            (0..profile.endpoints.len() as u32).zip(&profile.endpoints).find(|(index, endpoint)| {
-                endpoint.subnets.is_empty() && self.status(id, *index) != EndpointStatus::Disabled
-            })
-        };
-        let (index, why) = match member {
-            Some(index) => (index, Why::Subnet),
-            None => match rest() {
-                Some((index, _)) => (index, Why::Rest),
-                None => return Verdict::nodata(Why::NoSubnet),
-            },
+        let (index, why) = match self.pin(id, profile, location) {
+            Some((index, Pin::Rest)) => (index, Why::Rest),
+            Some((index, _)) => (index, Why::Subnet),
+            None => return Verdict::nodata(Why::NoSubnet),
         };
         let verdict = self.pinned(id, index, asked, why, Why::SubnetStopped, Why::SubnetUnable);
         if verdict.what == What::Nodata || self.status(id, index).is_up() {
@@ -385,12 +424,13 @@ fn up(candidates: &[Candidate]) -> impl Iterator<Item = u32> {
 }
 
 fn by_weight(profile: &Profile, among: impl Iterator<Item = u32>) -> Vec<(Share, u32)> {
+    let weight =
+        |index: u32| profile.endpoints.get(index as usize).map_or(0, |endpoint| u64::from(endpoint.weight));
     let among: Vec<u32> = among.collect();
-    let weights: Vec<u64> = among
-        .iter()
-        .map(|&index| profile.endpoints.get(index as usize).map_or(0, |endpoint| endpoint.weight.into()))
-        .collect();
-    Share::from_weights(&weights).into_iter().zip(among).filter(|(share, _)| !share.is_zero()).collect()
+    // At most 1000 endpoints of 16-bit weights.
+    let total = among.iter().map(|&index| weight(index)).sum();
+    let shares = among.into_iter().map(|index| (Share::ratio(weight(index), total), index));
+    shares.filter(|(share, _)| !share.is_zero()).collect()
 }
 
 fn has_dial(profile: &Profile, candidates: &[Candidate]) -> bool {
@@ -433,9 +473,30 @@ fn priority(profile: &Profile, candidates: &[Candidate]) -> Verdict {
 
 /// An RRset without duplicates, in order; `None` when it would be empty.
 fn records_of<A: Copy + Eq + Hash>(addresses: &[A], make: impl Fn(Vec<A>) -> Records) -> Option<Records> {
-    let mut seen = HashSet::new();
-    let distinct: Vec<A> = addresses.iter().copied().filter(|address| seen.insert(*address)).collect();
+    let distinct = distinct(addresses.iter().copied(), |&address| address);
     (!distinct.is_empty()).then(|| make(distinct))
+}
+
+/// Items whose key did not come before.
+fn distinct<T, K: Eq + Hash>(items: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    /// As many are looked through one by one.
+    const FEW: usize = 16;
+    let mut list: Vec<T> = Vec::with_capacity(items.size_hint().0);
+    let mut index: HashSet<K, FixedState> = HashSet::default();
+    for item in items {
+        let new = if list.len() < FEW {
+            list.iter().all(|held| key(held) != key(&item))
+        } else {
+            if index.is_empty() {
+                index.extend(list.iter().map(&key));
+            }
+            index.insert(key(&item))
+        };
+        if new {
+            list.push(item);
+        }
+    }
+    list
 }
 
 fn multivalue(profile: &Profile, asked: Asked, candidates: &[Candidate], max_return: u8) -> Verdict {
@@ -471,9 +532,7 @@ fn windows<A: Copy + Eq + Hash>(
     most: usize,
     make: impl Fn(Vec<A>) -> Records,
 ) -> (Vec<(Records, Option<u32>)>, usize) {
-    let mut seen = HashSet::new();
-    let distinct: Vec<(A, u32)> =
-        addresses.iter().copied().filter(|(address, _)| seen.insert(*address)).collect();
+    let distinct = distinct(addresses.iter().copied(), |&(address, _)| address);
     let count = distinct.len();
     let set = |window: Vec<(A, u32)>| {
         let first = window.first().map(|&(_, index)| index);

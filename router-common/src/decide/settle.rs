@@ -50,6 +50,9 @@ pub(crate) fn settle(choice: Choice) -> Option<Settled> {
             Some(Settled::Hashed { salt, of }).filter(|settled| settled.leaves() <= MAX_LEAVES)
         }
         Choice::Random(parts) => {
+            if parts.iter().all(|(_, part)| matches!(part, Choice::Answer { .. } | Choice::Nodata)) {
+                return settle_plain(parts);
+            }
             let parts = parts
                 .into_iter()
                 .map(|(share, part)| Some((share, settle(part)?)))
@@ -58,6 +61,18 @@ pub(crate) fn settle(choice: Choice) -> Option<Settled> {
             mix(parts, &mut budget)
         }
     }
+}
+
+/// A random pick among ends, which most are: [`mix`] without parts to be taken apart.
+fn settle_plain(parts: Vec<(Share, Choice)>) -> Option<Settled> {
+    let mut merged = Merged { list: Vec::with_capacity(parts.len()), ..Merged::default() };
+    for (share, part) in parts {
+        match part {
+            Choice::Answer { records, ttl, .. } => merged.add(share, Some((records, ttl))),
+            _ => merged.add(share, None),
+        }
+    }
+    Some(Settled::Random(merged.list)).filter(|settled| settled.leaves() <= MAX_LEAVES)
 }
 
 fn certain(leaf: Leaf) -> Settled {

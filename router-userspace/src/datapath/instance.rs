@@ -191,8 +191,20 @@ impl Instance {
         if !written {
             return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
         }
-        self.put_trie::<LocationKey4>(map::LOCATIONS_IPV4, "locations4", half, &tables.locations4)?;
-        self.put_trie::<LocationKey6>(map::LOCATIONS_IPV6, "locations6", half, &tables.locations6)?;
+        // Filling the tries takes most of the time, and one does not wait for the other.
+        std::thread::scope(|scope| {
+            let ipv4 =
+                || self.put_trie::<LocationKey4>(map::LOCATIONS_IPV4, "locations4", half, &tables.locations4);
+            let ipv6 =
+                || self.put_trie::<LocationKey6>(map::LOCATIONS_IPV6, "locations6", half, &tables.locations6);
+            match std::thread::Builder::new().spawn_scoped(scope, ipv4) {
+                Ok(worker) => {
+                    let done = ipv6();
+                    worker.join().unwrap_or_else(|_| Err(anyhow!("filling the IPv4 trie panicked"))).and(done)
+                }
+                Err(_) => ipv4().and_then(|()| ipv6()),
+            }
+        })?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use router_common::tables::Frontage;
 use router_common::view::{Health, HealthView};
 use router_tests::bench::estate::{Estate, NAMES, OWN, POOL, PROFILES};
 use router_tests::bench::maps;
-use router_tests::bench::report::{Report, median, timed};
+use router_tests::bench::report::{Report, median, processor, timed};
 use router_tests::prog_run::probe_bpf;
 use router_tests::random::Rng;
 use router_userspace::config;
@@ -107,6 +107,7 @@ fn main() -> Result<()> {
     let own = named(&model, OWN.0, OWN.1)?;
     let mut verdicts = |what: &str, changed: &[EndpointId], goal, report: &mut Report| -> Result<()> {
         let mut times = Vec::new();
+        let mut busy = Vec::new();
         let mut parts: [Vec<Duration>; 2] = Default::default();
         let mut count = BTreeMap::new();
         for round in 0..RUNS * 4 {
@@ -119,10 +120,12 @@ fn main() -> Result<()> {
                 let capacity = datapath.capacity();
                 Room { cells: capacity.cells, lines: capacity.lines }
             });
+            let before = processor();
             let (update, operations) = timed(|| compiled.update(&snapshot, changed, &room));
             let operations = operations.map_err(|error| anyhow!("{error}"))?;
             let (apply, applied) = timed(|| datapath.as_mut().map(|datapath| datapath.apply(&operations)));
             applied.transpose().map_err(|error| anyhow!("{error}"))?;
+            busy.push(processor() - before);
             times.push(update + apply);
             parts[0].push(update);
             parts[1].push(apply);
@@ -136,6 +139,7 @@ fn main() -> Result<()> {
         let [update, apply] = parts.map(median);
         report.time(&format!("{what}: recompile"), update, None);
         report.time(&format!("{what}: write"), apply, None);
+        report.time(&format!("{what}: processor time"), median(busy), None);
         report.time(&format!("{what}: to the last word"), median(times), goal);
         Ok(())
     };

@@ -104,9 +104,9 @@ impl Maker<'_> {
             ttl: rng.of(&[30, 30, 5, 300, 0, MAX_TTL]),
             enabled: self.at == 0 || !rng.once_in(16),
             ecs: !rng.once_in(8),
-            all_down: match rng.below(4) {
+            all_down: match rng.below(5) {
                 2 => AllDown::Nodata,
-                3 => AllDown::Fallback(rng.below(endpoints.len()) as u32),
+                3 | 4 => AllDown::Fallback(rng.below(endpoints.len()) as u32),
                 _ => AllDown::ServeAll,
             },
             endpoints,
@@ -135,6 +135,8 @@ impl Maker<'_> {
 
     fn endpoints(&mut self, method: Method) -> Vec<Endpoint> {
         let dialled = self.rng.once_in(3);
+        // Few make even shares inside a region common.
+        let regions = self.rng.of(&[1, 2, 4]);
         let mut codes: Vec<&str> = CODES.into();
         let mut priorities: Vec<u16> = (1..=1000).step_by(83).collect();
         let mut taken: Vec<AddressRange> = Vec::new();
@@ -156,7 +158,7 @@ impl Maker<'_> {
                     made.region = Some((*region).to_owned());
                     made.dial = rng.of(&[100, 50, 0, 33, 99]);
                 }
-                Method::Performance => made.region = Some(rng.of(&REGIONS[..4]).to_owned()),
+                Method::Performance => made.region = Some(rng.of(&REGIONS[..regions]).to_owned()),
                 Method::Priority if dialled => made.dial = rng.of(&[100, 50, 0, 33, 1]),
                 Method::Geographic => {
                     for _ in 0..1 + rng.below(2) {
