@@ -219,7 +219,8 @@ fn netns_answers_follow_a_failing_endpoint_and_its_return() {
     let status = agent.status(&pair.server);
     assert_eq!(status["profiles"][0]["status"], "Degraded");
     assert_eq!(status["profiles"][0]["endpoints"][0]["status"], "Degraded");
-    assert_eq!(status["profiles"][0]["endpoints"][0]["last_error"], "connection refused");
+    let error = status["profiles"][0]["endpoints"][0]["last_error"].as_str();
+    assert!(error.is_some_and(|error| error.starts_with("connection refused")), "{error:?}");
     let _near = listen(&pair.server, "127.0.0.2");
     let mut id = 200;
     eventually("the return of the first endpoint", || {

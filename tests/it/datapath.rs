@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use router_common::abi::{
-    Answer, Cell, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4, LocationKey6,
+    ABI_VERSION, Answer, Cell, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4, LocationKey6,
     MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
 };
 use router_common::diff::Operation;
@@ -197,7 +197,9 @@ fn netns_answers_go_on_without_the_agent_and_the_next_adopts_them() {
         datapath.detach().expect("it detaches");
         assert_eq!(shown(&pair.server, Pair::SERVER), "");
         assert_eq!(mounts_of_bpffs(), before - 1, "the mount is still there");
-        assert!(!pins.exists(), "the pin directory is still there");
+        // It was a mount point, perhaps in other namespaces too, and stays.
+        let left = std::fs::read_dir(&pins).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "the pin directory is not empty");
     });
 }
 
@@ -239,7 +241,7 @@ fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
 
         // Another build: a directory can be renamed on a bpffs.
         let set = sets(root.path()).remove(0);
-        let renamed = set.with_file_name("v1-0000000000000001-7");
+        let renamed = set.with_file_name(format!("v{ABI_VERSION}-0000000000000001-7"));
         std::fs::rename(&set, &renamed).expect("it is renamed");
         let (datapath, start) = Datapath::open(&options, &tables(THIRD)).expect("it opens");
         assert!(matches!(&start, Start::Replaced(reason) if reason.contains("build")), "{start:?}");
@@ -249,7 +251,11 @@ fn netns_a_set_that_does_not_fit_is_replaced_in_the_link() {
 
         // Another ABI.
         let set = sets(root.path()).remove(0);
-        let name = set.file_name().and_then(|name| name.to_str()).expect("a name").replacen("v1-", "v0-", 1);
+        let name = set.file_name().and_then(|name| name.to_str()).expect("a name").replacen(
+            &format!("v{ABI_VERSION}-"),
+            "v0-",
+            1,
+        );
         std::fs::rename(&set, set.with_file_name(name)).expect("it is renamed");
         let (datapath, start) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
         assert!(matches!(&start, Start::Replaced(reason) if reason.contains("ABI")), "{start:?}");

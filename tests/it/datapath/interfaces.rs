@@ -271,7 +271,7 @@ fn netns_what_a_crash_left_half_made_is_redone() {
             .expect("a link");
         std::fs::remove_file(link).expect("it is removed");
         assert_eq!(shown(&pair.server, Pair::SERVER), "", "the pin held the link");
-        let half = set.with_file_name("v1-0000000000000001-9");
+        let half = set.with_file_name(format!("v{ABI_VERSION}-0000000000000001-9"));
         std::fs::create_dir(&half).expect("it is made");
         std::fs::hard_link(set.join("CELLS"), half.join("CELLS")).expect("a pin");
 
