@@ -151,6 +151,7 @@ fn restart_with_a_dead_endpoint(interfaces: &str) {
         pair.client.run(|| ask(&socket(Duration::from_secs(5)), "www.gslb.test", 1)),
         Some([127, 0, 0, 2].into())
     );
+    agent.wait_for("verdict www/far online");
     agent.terminate();
     let text = std::fs::read_to_string(&state).expect("kept at the end");
     assert!(text.contains("\"endpoint\":\"far\""), "{text}");

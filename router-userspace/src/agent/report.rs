@@ -89,6 +89,8 @@ impl Agent {
 fn explained(fault: ProbeFault, said: Option<&str>) -> String {
     let name = fault.to_string();
     match said {
+        // The system has no more to say of these than their number.
+        _ if matches!(fault, ProbeFault::Refused | ProbeFault::Reset) => name,
         Some(said) if said.starts_with(&name) => said.to_owned(),
         Some(said) => format!("{name} ({said})"),
         None => name,
