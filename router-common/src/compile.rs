@@ -253,9 +253,9 @@ impl Seeing {
     /// Whether an answer of a profile that can see a change depends on it.
     fn concerns(&self, profile: ProfileId, depends: Depends) -> bool {
         match depends {
-            Depends::OnNone => false,
-            Depends::OnOne(index) => self.endpoints.contains(&EndpointId { profile, index }),
-            Depends::OnAny => true,
+            Depends::Nobody => false,
+            Depends::One(index) => self.endpoints.contains(&EndpointId { profile, index }),
+            Depends::Anybody => true,
         }
     }
 }

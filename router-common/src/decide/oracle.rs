@@ -80,11 +80,11 @@ enum Pin {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Depends {
     /// It stands whatever happens.
-    OnNone,
+    Nobody,
     /// The one at this position.
-    OnOne(u32),
+    One(u32),
     /// All of them.
-    OnAny,
+    Anybody,
 }
 
 /// The oracle over one snapshot; statuses are worked out once for all its decisions.
@@ -371,13 +371,13 @@ impl<'s> Oracle<'s> {
         let found = self.snapshot.model.profile(profile);
         let has_fallback = matches!(found.all_down, AllDown::Fallback(_));
         match found.method {
-            _ if !found.enabled => Depends::OnNone,
-            Method::Subnet if has_fallback => Depends::OnAny,
+            _ if !found.enabled => Depends::Nobody,
+            Method::Subnet if has_fallback => Depends::Anybody,
             Method::Geographic | Method::Subnet => match self.pin(profile, found, location) {
-                Some((index, _)) => Depends::OnOne(index),
-                None => Depends::OnNone,
+                Some((index, _)) => Depends::One(index),
+                None => Depends::Nobody,
             },
-            _ => Depends::OnAny,
+            _ => Depends::Anybody,
         }
     }
 
