@@ -92,7 +92,13 @@ fn build() -> Result<(), Box<dyn Error>> {
         }
     }
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
-    let flags = [&format!("--cfg=bpf_target_arch=\"{arch}\""), "-Cdebuginfo=2", "-Clink-arg=--btf"];
+    let flags = [
+        &format!("--cfg=bpf_target_arch=\"{arch}\""),
+        "-Cdebuginfo=2",
+        "-Clink-arg=--btf",
+        // 32-bit instructions, which the kernel has from 5.1 on.
+        "-Ctarget-cpu=v3",
+    ];
     cargo
         .args(["build", "--quiet", "--locked", "-Z", "build-std=core"])
         .args(["--package", "router-ebpf", "--release", "--target", "bpfel-unknown-none"])

@@ -253,9 +253,9 @@ impl Seeing {
     /// Whether an answer of a profile that can see a change depends on it.
     fn concerns(&self, profile: ProfileId, depends: Depends) -> bool {
         match depends {
-            Depends::Nobody => false,
+            Depends::Nothing => false,
             Depends::One(index) => self.endpoints.contains(&EndpointId { profile, index }),
-            Depends::Anybody => true,
+            Depends::Anything => true,
         }
     }
 }

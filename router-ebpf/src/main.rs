@@ -2,7 +2,6 @@
 //! else, untouched, up the normal stack.
 //!
 //! On another target than BPF this is an empty program, so that the workspace builds and clippy sees it.
-#![expect(missing_docs, reason = "the xdp macro makes a function without the comment of ours")]
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
@@ -32,7 +31,7 @@ use crate::tables::Half;
 
 /// The program. Its name is [`router_common::abi::PROGRAM`].
 #[xdp(frags)]
-pub fn xroute(context: XdpContext) -> u32 {
+fn xroute(context: XdpContext) -> u32 {
     // SAFETY: the context is the kernel's.
     let packet = unsafe { Packet::new(context.ctx) };
     match answer(packet) {

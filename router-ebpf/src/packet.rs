@@ -180,7 +180,7 @@ macro_rules! load {
         #[doc = concat!("Reads ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $load<const OFFSET: usize>(self) -> $type {
-            const { assert!(OFFSET + ($octets - 1) < N) };
+            const { assert!(fits(OFFSET, $octets, N)) };
             #[cfg(target_arch = "bpf")]
             {
                 let value: u64;
@@ -213,7 +213,7 @@ macro_rules! store {
         #[doc = concat!("Writes ", $octets, " octets in the order of memory.")]
         #[inline(always)]
         pub fn $store<const OFFSET: usize>(self, value: $type) {
-            const { assert!(OFFSET + ($octets - 1) < N) };
+            const { assert!(fits(OFFSET, $octets, N)) };
             #[cfg(target_arch = "bpf")]
             // SAFETY: inside the window (asserted above), which was checked when it was made.
             unsafe {
@@ -248,6 +248,11 @@ impl<const N: usize> Window<'_, N> {
     pub fn number<const OFFSET: usize>(self) -> u16 {
         u16::from_be(self.u16::<OFFSET>())
     }
+}
+
+/// Whether an access is inside a window of `window` octets.
+const fn fits(offset: usize, octets: usize, window: usize) -> bool {
+    offset + octets <= window
 }
 
 /// Hides where a number comes from. The compiler would compute the same one twice, once for the check and

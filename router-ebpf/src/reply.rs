@@ -58,6 +58,10 @@ pub fn write(
     let Some((packet, moved)) = packet.resize(len, headers.end) else {
         return Err(Verdict::Pass(Counter::PassNoRoom));
     };
+    // Nothing was written; but there is no way back from here, and no way here either.
+    if packet.len() != len {
+        return Err(Verdict::Abort(Counter::AbortReply));
+    }
     let moved = scratch.forget(moved);
     let written = write_headers(&packet, headers, &plan, moved)
         .and_then(|()| move_question(&packet, headers, &plan, moved))
@@ -154,7 +158,6 @@ fn write_headers(packet: &Packet, headers: &Headers, plan: &Plan, moved: u32) ->
     const MESSAGE: usize = (UDP_HEADER + DNS_HEADER) as usize;
     let frame = packet.front::<{ ETHERNET_HEADER as usize }>()?;
     let message = packet.at::<MESSAGE>(headers.udp)?;
-    packet.before::<{ MIN_PIECE as usize }>(plan.piece + plan.piece_len)?;
     let old = packet.at::<{ ETHERNET_HEADER as usize }>(moved)?;
     let (ours, our_end) = (old.u32::<0>(), old.u16::<4>());
     let (theirs, their_end) = (old.u32::<6>(), old.u16::<10>());

@@ -7,6 +7,7 @@ mod cases;
 mod datapath;
 mod differential;
 mod examples;
+mod health;
 mod packets;
 mod refuse;
 mod reload;

@@ -37,8 +37,9 @@ enum Task {
     },
     /// Run every test, those in the kernel and in network namespaces included.
     Test,
-    /// Measure, and hold the figures against their goals.
+    /// Measure, print figures beside goals, and write them to target/bench/NAME.json.
     Bench {
+        /// What to measure.
         #[command(subcommand)]
         subject: bench::Subject,
     },

@@ -80,11 +80,11 @@ enum Pin {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Depends {
     /// It stands whatever happens.
-    Nobody,
+    Nothing,
     /// The one at this position.
     One(u32),
     /// All of them.
-    Anybody,
+    Anything,
 }
 
 /// The oracle over one snapshot; statuses are worked out once for all its decisions.
@@ -371,13 +371,13 @@ impl<'s> Oracle<'s> {
         let found = self.snapshot.model.profile(profile);
         let has_fallback = matches!(found.all_down, AllDown::Fallback(_));
         match found.method {
-            _ if !found.enabled => Depends::Nobody,
-            Method::Subnet if has_fallback => Depends::Anybody,
+            _ if !found.enabled => Depends::Nothing,
+            Method::Subnet if has_fallback => Depends::Anything,
             Method::Geographic | Method::Subnet => match self.pin(profile, found, location) {
                 Some((index, _)) => Depends::One(index),
-                None => Depends::Nobody,
+                None => Depends::Nothing,
             },
-            _ => Depends::Anybody,
+            _ => Depends::Anything,
         }
     }
 

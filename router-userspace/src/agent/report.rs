@@ -68,7 +68,10 @@ impl Agent {
             since_seconds: record.since.map(ago),
             hold_seconds: health.hold.as_secs_f64(),
             window: record.strip.to_string(),
-            latency_last_ms: record.last.and_then(|last| last.sample.latency).map(milliseconds),
+            latency_last_ms: record
+                .last
+                .and_then(|last| last.sample.latency.filter(|_| last.sample.ok))
+                .map(milliseconds),
             latency_average_ms: record.average.map(milliseconds),
             latency_p50_ms: percentile(|percentiles| percentiles.p50),
             latency_p90_ms: percentile(|percentiles| percentiles.p90),

@@ -18,6 +18,7 @@ use crate::probe::{Engine, Limits, Observed, targets_of, unix_now};
 use crate::reload::LoadedFeed;
 use crate::{control, dns, reload, settings};
 
+mod descriptors;
 mod feeds;
 mod reloads;
 mod serving;
@@ -86,6 +87,7 @@ impl Run {
         let listener = control::bind(&config.server.control)?;
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
+        descriptors::provide(settings.probes.in_flight);
 
         let counts = Arc::new(dns::Counts::default());
         let (serve, services) = watch::channel(Arc::new(agent.service()));

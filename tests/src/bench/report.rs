@@ -28,6 +28,19 @@ impl Report {
         self.figures.insert(what.into(), json!({ "milliseconds": found, "goal": goal }));
     }
 
+    /// Anything else with a unit, and what it should not be above.
+    pub fn figure(&mut self, what: &str, found: f64, unit: &str, goal: Option<f64>) {
+        let judged = match goal {
+            None => String::new(),
+            Some(goal) => {
+                self.failed |= found > goal;
+                format!("goal {goal:>9.3} {unit}  {}", if found > goal { "MISSED" } else { "met" })
+            }
+        };
+        println!("{what:<44} {found:>10.3} {unit}  {judged}");
+        self.figures.insert(what.into(), json!({ "found": found, "unit": unit, "goal": goal }));
+    }
+
     /// Something else that was counted.
     pub fn count(&mut self, what: &str, count: u64) {
         println!("{what:<44} {count:>10}");

@@ -44,7 +44,7 @@ pub struct EndpointReport {
     pub hold_seconds: f64,
     /// The last samples, oldest first: `+` success, `-` failure.
     pub window: String,
-    /// Latency of the last sample, where it has one.
+    /// Latency of the last sample, when it is healthy and has one.
     pub latency_last_ms: Option<f64>,
     /// Moving average of the latency of healthy samples.
     pub latency_average_ms: Option<f64>,
