@@ -429,8 +429,8 @@ fn some_profile(dice: &mut Dice, at: usize, count: usize) -> Profile {
             if method == Method::Subnet && (has_rest || !dice.once_in(4)) || may_override && dice.once_in(4) {
                 for _ in 0..1 + dice.roll(2) {
                     let candidate = range(prefixes.remove(dice.roll(prefixes.len())));
-                    if !taken.iter().any(|each| overlap(each, &candidate)) {
-                        taken.push(candidate);
+                    if !taken.iter().any(|each| overlap(each, &candidate.meant())) {
+                        taken.push(candidate.meant());
                         made.subnets.push(candidate);
                     }
                 }

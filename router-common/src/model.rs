@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use crate::lookup::Client;
 use crate::name::Name;
 
 mod probe;
@@ -230,6 +231,30 @@ pub struct AddressRange {
     pub first: IpAddr,
     /// Last address, of the same family.
     pub last: IpAddr,
+}
+
+impl AddressRange {
+    /// The IPv4 range that a range of v4-mapped or of NAT64 addresses means, as clients are folded; any
+    /// other range as it is.
+    pub fn meant(self) -> Self {
+        let fold = |address: IpAddr| match address {
+            IpAddr::V6(address) => {
+                let (client, folded) = Client::ipv6(address.octets()).fold(128);
+                let [a, b, c, d, ..] = client.octets;
+                (folded > 0).then(|| IpAddr::from([a, b, c, d]))
+            }
+            IpAddr::V4(_) => None,
+        };
+        // Both ends in one of the two blocks: their first 96 bits are equal.
+        let head = |address: IpAddr| match address {
+            IpAddr::V6(address) => address.to_bits() >> 32,
+            IpAddr::V4(_) => 0,
+        };
+        match (fold(self.first), fold(self.last)) {
+            (Some(first), Some(last)) if head(self.first) == head(self.last) => Self { first, last },
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for AddressRange {

@@ -189,8 +189,8 @@ impl Maker<'_> {
     fn subnets(&mut self, made: &mut Endpoint, taken: &mut Vec<AddressRange>) {
         for _ in 0..1 + self.rng.below(3) {
             let range = self.prefixes.range(self.rng);
-            if !taken.iter().any(|other| overlap(other, &range)) {
-                taken.push(range);
+            if !taken.iter().any(|other| overlap(other, &range.meant())) {
+                taken.push(range.meant());
                 made.subnets.push(range);
             }
         }

@@ -228,7 +228,7 @@ fn fallbacks(index: usize, profile: &Profile, faults: &mut Faults) {
 fn overlaps(index: usize, profile: &Profile, faults: &mut Faults) {
     let mut all: Vec<(AddressRange, usize, usize)> = Vec::new();
     for (j, endpoint) in profile.endpoints.iter().enumerate() {
-        all.extend(endpoint.subnets.iter().enumerate().map(|(item, range)| (*range, j, item)));
+        all.extend(endpoint.subnets.iter().enumerate().map(|(item, range)| (range.meant(), j, item)));
     }
     all.sort();
     let mut reported = HashSet::new();

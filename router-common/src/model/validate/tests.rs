@@ -272,6 +272,23 @@ fn ranges_show_as_prefixes_when_they_are() {
     assert_eq!(shown("2001:db8::", "2001:db8::ffff"), "2001:db8::/112");
 }
 
+#[test]
+fn a_v4_mapped_range_overlaps_the_ipv4_range_it_means() {
+    let range =
+        |first: &str, last: &str| AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() };
+    let found = |other: AddressRange| {
+        let one =
+            Endpoint { subnets: vec![range("198.51.100.0", "198.51.100.63")], ..endpoint("e0", address()) };
+        let two = Endpoint { subnets: vec![other], ..endpoint("e1", address()) };
+        let subnet = Profile { method: Method::Subnet, ..profile("p", &[], vec![one, two]) };
+        messages(Vec::new(), vec![subnet])
+    };
+    assert_eq!(found(range("::ffff:198.51.100.60", "::ffff:198.51.100.70")).len(), 1);
+    assert_eq!(found(range("64:ff9b::198.51.100.0", "64:ff9b::198.51.100.0")).len(), 1);
+    assert_eq!(found(range("::ffff:198.51.100.64", "::ffff:198.51.100.70")).len(), 0);
+    assert_eq!(found(range("2001:db8::", "2001:db8::ffff")).len(), 0);
+}
+
 /// Whether two endpoints share an address, by looking at every address.
 fn share(a: &[AddressRange], b: &[AddressRange]) -> bool {
     let within = |ranges: &[AddressRange], octet: u8| {
