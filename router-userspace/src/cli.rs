@@ -24,7 +24,7 @@ pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
 
 /// A DNS traffic manager that answers in the NIC driver.
 #[derive(Parser, Debug)]
-#[command(name = "xroute", version, about, long_about = None, arg_required_else_help = true)]
+#[command(name = "xroute", version, about = "A DNS traffic manager that answers in the NIC driver", long_about = None, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -62,7 +62,7 @@ pub enum Format {
 /// Which running agent a command talks to.
 #[derive(Args, Debug, Clone)]
 pub struct AgentAddress {
-    /// Control socket of the agent [default: /run/xroute/control.sock, or `server.control` of --config]
+    /// Control socket of the agent [default: /run/xroute/control.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -71,6 +71,10 @@ impl Run {
         let files = Stamped::default();
         let at = unix_now();
         match config::load_from(&self.config, &files) {
+            Ok(config) if config.server.listen.is_empty() => bail!(
+                "{}: nothing to listen on: [server] needs listen = [\"192.0.2.53:53\"]",
+                self.config.display()
+            ),
             Ok(config) => {
                 let loaded = reload::loaded(&config, &files, at);
                 Ok((config, loaded))
