@@ -11,6 +11,7 @@ use std::time::Duration;
 use router_tests::agent::{Agent, binary, eventually};
 use router_tests::netns::{Namespace, Pair, need_netns};
 use router_tests::packet::{Frame, Query};
+use tempfile::TempDir;
 
 /// A configuration with one profile over two endpoints that are TCP listeners of the server's namespace.
 fn configure(folder: &Path, interfaces: &str) {
@@ -66,6 +67,16 @@ monitor = "off"
         folder = folder.display()
     );
     std::fs::write(folder.join("xroute.toml"), text).expect("the folder is writable");
+}
+
+/// Namespaces, and a folder with a configuration; `None` where there can be none.
+fn set_up(interfaces: &str) -> Option<(Pair, TempDir)> {
+    if !need_netns() {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    configure(folder.path(), interfaces);
+    Some((Pair::new(), folder))
 }
 
 fn listen(namespace: &Namespace, address: &str) -> TcpListener {
@@ -143,12 +154,7 @@ fn moved(before: &serde_json::Value, after: &serde_json::Value) -> Vec<String> {
 
 #[test]
 fn netns_a_killed_agent_leaves_the_fast_path_answering_and_the_next_adopts_it() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     let _endpoints = [listen(&pair.server, "127.0.0.2"), listen(&pair.server, "127.0.0.3")];
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     assert!(agent.log().iter().any(|line| line.contains("fast path: started")), "{:?}", agent.log());
@@ -179,12 +185,7 @@ fn netns_a_killed_agent_leaves_the_fast_path_answering_and_the_next_adopts_it() 
 
 #[test]
 fn netns_kept_attached_on_request() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     Agent::start(&pair.server, folder.path(), &["--keep-attached"]).terminate();
     assert!(attached(&pair));
     let answer = pair.client.run(|| ask(&socket(), "www.gslb.test", 7));
@@ -195,12 +196,7 @@ fn netns_kept_attached_on_request() {
 
 #[test]
 fn netns_answers_follow_a_failing_endpoint_and_its_return() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     let near = listen(&pair.server, "127.0.0.2");
     let _far = listen(&pair.server, "127.0.0.3");
     let mut agent = Agent::start(&pair.server, folder.path(), &[]);
@@ -232,12 +228,7 @@ fn netns_answers_follow_a_failing_endpoint_and_its_return() {
 
 #[test]
 fn netns_the_usual_tools_are_answered() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     let _endpoints = [listen(&pair.server, "127.0.0.2"), listen(&pair.server, "127.0.0.3")];
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     let [ipv4, ipv6] = Pair::SERVER_ADDRESSES;
@@ -321,12 +312,7 @@ fn captured(pair: &Pair, folder: &Path, filter: &str, doing: &mut dyn FnMut()) -
 /// is sent as it is.
 #[test]
 fn netns_a_vlan_is_answered_with_its_tag() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     let mac = |namespace: &Namespace, interface: &str| -> [u8; 6] {
         let text = namespace.sh(&format!("ip -o link show {interface}"));
@@ -387,12 +373,7 @@ fn send_frame(interface: &str, frame: &[u8]) -> std::io::Result<()> {
 
 #[test]
 fn netns_without_interfaces_userspace_answers_everything() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "");
+    let Some((pair, folder)) = set_up("") else { return };
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     assert!(!attached(&pair));
     let answer = pair.client.run(|| ask(&socket(), "office.gslb.test", 3));
@@ -404,12 +385,7 @@ fn netns_without_interfaces_userspace_answers_everything() {
 
 #[test]
 fn netns_explain_says_the_same_live_and_offline() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "");
+    let Some((pair, folder)) = set_up("") else { return };
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     let question = ["explain", "office.gslb.test", "A", "--client", "198.51.100.9", "--format", "json"];
     let live = agent.command(&pair.server, &question).output().expect("xroute starts");
@@ -436,12 +412,7 @@ fn netns_explain_says_the_same_live_and_offline() {
 /// A listener of the namespace keeps an address in use; the agent must say which.
 #[test]
 fn netns_an_address_in_use_is_named() {
-    if !need_netns() {
-        return;
-    }
-    let pair = Pair::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    configure(folder.path(), "\"xr0\"");
+    let Some((pair, folder)) = set_up("\"xr0\"") else { return };
     let taken: SocketAddr = format!("{}:53", Pair::SERVER_ADDRESSES[0]).parse().expect("an address");
     let _taken = pair.server.run(|| TcpListener::bind(taken).expect("a free port"));
     let output = pair

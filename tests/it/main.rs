@@ -8,6 +8,7 @@ mod datapath;
 mod differential;
 mod examples;
 mod health;
+mod large;
 mod packets;
 mod refuse;
 mod reload;

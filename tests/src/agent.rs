@@ -14,7 +14,7 @@ use crate::netns::Namespace;
 /// Names the agent's binary; `cargo xtask test` sets it.
 pub const BINARY: &str = "XROUTE_BIN";
 /// How long anything that is expected to happen may take on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the agent's binary is: named by [`BINARY`], or beside the tests.
 ///
