@@ -88,7 +88,7 @@ impl Agent {
 
     /// What the userspace server answers from at present.
     pub fn service(&self) -> dns::Service {
-        dns::Service { snapshot: self.snapshot.clone(), edns_size: self.settings.edns_size }
+        dns::Service::new(self.snapshot.clone(), Arc::clone(&self.settings.dns))
     }
 
     /// How much one half of the fast path's maps holds.

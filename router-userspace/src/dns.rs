@@ -4,10 +4,14 @@
 //! sockets around it. The decision is `router_common`'s, the same that fills the fast path's tables.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use router_common::counter::Counter;
 use router_common::decide::{Asker, Snapshot};
+
+use crate::settings::Dns;
 
 mod answer;
 mod edns;
@@ -32,8 +36,26 @@ pub use show::{Shown, record_type, show, type_name};
 pub struct Service {
     /// Model and views.
     pub snapshot: Snapshot,
-    /// Largest UDP payload sent, and told to clients: 512..=1232.
-    pub edns_size: u16,
+    /// How it is answered.
+    pub settings: Arc<Dns>,
+}
+
+impl Service {
+    /// Answers from `snapshot` as `settings` say.
+    pub fn new(snapshot: Snapshot, settings: Arc<Dns>) -> Self {
+        Self { snapshot, settings }
+    }
+}
+
+/// Who sent a message, and how and when it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// Where it came from: decides when the query brings no client subnet.
+    pub source: IpAddr,
+    /// What it came over.
+    pub transport: Transport,
+    /// When, since the epoch.
+    pub now: Duration,
 }
 
 /// Where a query came from, which decides how long its reply may be.
@@ -71,14 +93,12 @@ impl Counts {
 
 /// Answers one message. `None`: no reply is due (a response, or less than a header).
 ///
-/// `source` is the address the message came from, which decides when the query brings no client subnet;
 /// `random` gives uniform 64-bit numbers. Exactly one `Server…` counter moves, and `ServerTruncated` besides
 /// when TC is set. Takes any octets.
 pub fn respond(
     service: &Service,
     query: &[u8],
-    source: IpAddr,
-    transport: Transport,
+    client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
@@ -90,7 +110,7 @@ pub fn respond(
         (None, Some(question)) => {
             let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
             let ecs = subnet.and_then(|subnet| subnet.prefix);
-            let asker = Asker { source: source.to_canonical(), ecs };
+            let asker = Asker { source: client.source.to_canonical(), ecs };
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
             if ecs.is_none() {
                 // What was decided by the source address holds for nobody's subnet (RFC 7871 §7.1.2).
@@ -100,12 +120,12 @@ pub fn respond(
         }
         (fault, _) => Answer::to_fault(fault.unwrap_or(query::Fault::Format)),
     };
-    let limit = match (transport, &query.edns) {
+    let limit = match (client.transport, &query.edns) {
         (Transport::Tcp, _) => usize::from(u16::MAX),
         (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.edns_size).max(512)),
+        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.settings.edns_size).max(512)),
     };
-    let reply = reply::write(&query, &answer, limit, service.edns_size);
+    let reply = reply::write(&query, &answer, limit, service.settings.edns_size);
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);

@@ -33,9 +33,3 @@ pub use transcript::{Timings, TlsSession, Transcript};
 
 #[cfg(test)]
 mod tests;
-
-/// Now as the core counts it: since the Unix epoch.
-pub fn unix_now() -> std::time::Duration {
-    // Before 1970 the clock is wrong beyond repair; zero is as good as any answer.
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
-}

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::agent::{Basis, Draft};
+use crate::clock::unix_now;
 use crate::config;
 use crate::feed::{Feed, FeedKind, Stamp, Stamped};
-use crate::probe::unix_now;
 
 /// A generation that is ready to be put into service, and what it was made from.
 pub struct Ready {
@@ -196,7 +196,7 @@ monitor = "off"
         std::fs::write(&path, text).expect("writable");
         let ready = configuration(&path, &agent.basis()).expect("accepted");
         assert_eq!(ready.draft.settings().vlans, [7]);
-        assert_eq!(ready.draft.settings().edns_size, 600);
+        assert_eq!(ready.draft.settings().dns.edns_size, 600);
         assert_eq!(ready.draft.settings().stale, crate::settings::Stale::Pass);
         assert_eq!(ready.draft.tables().generation.edns_size, 600);
         assert_eq!(ready.loaded.len(), 1);

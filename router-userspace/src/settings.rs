@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +43,19 @@ impl Default for Probes {
     }
 }
 
+/// How the userspace server answers, besides what it answers from. A reload may change all of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dns {
+    /// Largest UDP payload sent, 512..=1232.
+    pub edns_size: u16,
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Self { edns_size: 1232 }
+    }
+}
+
 /// The `[server]` table, and with it what else belongs to the machine and not to a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
@@ -61,8 +75,8 @@ pub struct Server {
     pub http: Option<SocketAddr>,
     /// Where state is kept.
     pub state_dir: PathBuf,
-    /// Largest UDP payload sent, 512..=1232.
-    pub edns_size: u16,
+    /// How queries are answered, besides what they are answered from.
+    pub dns: Arc<Dns>,
     /// `[probes]`.
     pub probes: Probes,
 }
@@ -78,7 +92,7 @@ impl Default for Server {
             control: PathBuf::from("/run/xroute/control.sock"),
             http: None,
             state_dir: PathBuf::from("/var/lib/xroute"),
-            edns_size: 1232,
+            dns: Arc::default(),
             probes: Probes::default(),
         }
     }

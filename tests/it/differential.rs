@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use router_common::abi::{Cell, Interface, Pick};
 use router_common::atlas::Atlas;
@@ -30,7 +31,7 @@ use router_tests::packet::{self, Frame};
 use router_tests::prog_run::{ProgRun, action, moved};
 use router_tests::random::{Rng, Tuple, World, changed};
 use router_tests::rendering;
-use router_userspace::dns::{Counts, Service, Transport, respond};
+use router_userspace::dns::{Client, Counts, Service, Transport, respond};
 
 /// How many tuples; the kernel gets a tenth of them. `cargo xtask test` runs [`WHOLE`].
 const TUPLES: &str = "XROUTE_TUPLES";
@@ -194,7 +195,7 @@ fn run(seed: u64, tally: &mut Tally, fast: &mut Fast) {
                 compiled
             }
         };
-        let service = Service { snapshot: snapshot.clone(), edns_size: 1232 };
+        let service = Service::new(snapshot.clone(), Arc::default());
         if let Fast::Kernel(program) = fast {
             program.activate(&image(&compiled.tables)).unwrap();
         }
@@ -403,7 +404,8 @@ impl Asked<'_> {
         let query = self.tuple.query();
         let ask = |transport| {
             let counts = Counts::default();
-            respond(self.service, &query, self.tuple.source, transport, &mut || random, &counts)
+            let client = Client { source: self.tuple.source, transport, now: Duration::ZERO };
+            respond(self.service, &query, &client, &mut || random, &counts)
                 .ok_or("the server does not answer")
         };
         let mut reply = ask(Transport::Udp)?;

@@ -25,9 +25,10 @@ use router_tests::need_bpf;
 use router_tests::netns::{Pair, need_netns};
 use router_tests::packet::Query;
 use router_userspace::agent::{Agent, Effect, Event};
+use router_userspace::clock::unix_now;
 use router_userspace::config;
 use router_userspace::datapath::{Datapath, Options};
-use router_userspace::probe::{Observed, targets_of, unix_now};
+use router_userspace::probe::{Observed, targets_of};
 use router_userspace::settings::{Stale, XdpMode};
 
 const ZONE: &str = "[[zone]]\nname = \"gslb.test\"\nsoa = { mname = \"ns1.example.net.\", rname = \"h.example.net.\", \

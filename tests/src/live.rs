@@ -82,7 +82,7 @@ impl Laboratory {
                 other => Ok(other?),
             }
         })?;
-        let service = Arc::new(Service { snapshot: snapshot.clone(), edns_size: 1232 });
+        let service = Arc::new(Service::new(snapshot.clone(), Arc::default()));
         match &self.services {
             Some(services) => {
                 services.send_replace(service);

@@ -1,9 +1,12 @@
 //! The userspace server as a subject: octets in, octets out, without a socket.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use router_common::decide::Snapshot;
 use router_common::share::Share;
-use router_userspace::dns::{Counts, Service, Transport, respond};
+use router_userspace::dns::{Client, Counts, Service, Transport, respond};
 
 use crate::reply::{self, Reply};
 use crate::subject::{Answer, Question, Subject};
@@ -21,14 +24,15 @@ pub struct Server {
 impl Server {
     /// A server that answers from a snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self { service: Service { snapshot, edns_size: 1232 }, counts: Counts::default() }
+        Self { service: Service::new(snapshot, Arc::default()), counts: Counts::default() }
     }
 
     fn one(&self, question: &Question, random: u64, with_own_address: bool) -> Result<Reply> {
         let source = question.asker.source;
         let own = with_own_address.then_some((source, if source.is_ipv4() { 32 } else { 128 }));
         let query = reply::query(question, own);
-        let message = respond(&self.service, &query, source, Transport::Udp, &mut || random, &self.counts);
+        let client = Client { source, transport: Transport::Udp, now: Duration::ZERO };
+        let message = respond(&self.service, &query, &client, &mut || random, &self.counts);
         reply::decode(&message.context("no reply")?, question)
     }
 }

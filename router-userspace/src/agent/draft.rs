@@ -134,7 +134,7 @@ impl Draft {
             vlans: settings.vlans.clone(),
             // The datapath knows them and puts them in.
             interfaces: Vec::new(),
-            edns_size: settings.edns_size,
+            edns_size: settings.dns.edns_size,
             flags: 0,
         };
         let snapshot = Snapshot { model, atlas, health };

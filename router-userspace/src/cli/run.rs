@@ -11,10 +11,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
+use crate::clock::unix_now;
 use crate::config::{self, Config};
 use crate::datapath::{self, Datapath, Options, Start};
 use crate::feed::Stamped;
-use crate::probe::{Engine, Limits, Observed, targets_of, unix_now};
+use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::LoadedFeed;
 use crate::{control, dns, reload, settings};
 

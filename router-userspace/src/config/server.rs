@@ -1,10 +1,11 @@
 //! `[server]`: where and how the agent runs.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::reader::{Table, choice, text, whole};
 use super::warnings::Warnings;
-use crate::settings::{Probes, Server, Stale, XdpMode};
+use crate::settings::{Dns, Probes, Server, Stale, XdpMode};
 
 /// Most interfaces the XDP program is attached to.
 const MAX_INTERFACES: usize = 8;
@@ -17,6 +18,7 @@ const MAX_SOCKET_PATH: usize = 107;
 
 pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     let mut server = Server::default();
+    let mut dns = Dns::default();
     let folder = &table.source().folder;
     if let Some(interfaces) = table.items("interfaces", interface) {
         table.no_twins("interfaces", &interfaces);
@@ -65,8 +67,9 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
         server.state_dir = folder.join(state_dir);
     }
     if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
-        server.edns_size = size;
+        dns.edns_size = size;
     }
+    server.dns = Arc::new(dns);
     table.finish();
     server
 }

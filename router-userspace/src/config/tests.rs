@@ -143,7 +143,7 @@ fn every_key_arrives() {
     assert_eq!((server.vlans.as_slice(), server.stale), (&[7, 4094][..], Stale::Pass));
     assert_eq!(server.control, Path::new("/run/x.sock"));
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
-    assert_eq!((server.state_dir.as_path(), server.edns_size), (Path::new("state"), 1200));
+    assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);

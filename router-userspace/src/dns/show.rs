@@ -1,13 +1,14 @@
 //! What the server answers, as text: for `explain`.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::{Record, RecordType};
 use router_common::decide::Asker;
 use router_common::name::Name;
 
-use super::{Counts, Service, Transport, respond};
+use super::{Client, Counts, Service, Transport, respond};
 
 /// A reply as people read it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -43,7 +44,8 @@ pub fn type_name(rtype: u16) -> String {
 pub fn show(service: &Service, name: &Name, rtype: u16, asker: &Asker) -> Shown {
     let query = query(name, rtype, asker);
     let mut random = || 0;
-    let reply = respond(service, &query, asker.source, Transport::Tcp, &mut random, &Counts::default());
+    let client = Client { source: asker.source, transport: Transport::Tcp, now: Duration::ZERO };
+    let reply = respond(service, &query, &client, &mut random, &Counts::default());
     let Some(message) = reply.and_then(|octets| Message::from_vec(&octets).ok()) else {
         return Shown { rcode: String::from("SERVFAIL"), ..Shown::default() };
     };

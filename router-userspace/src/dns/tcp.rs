@@ -13,7 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use super::random::Random;
 use super::server::{Limits, Shared};
-use super::{Transport, respond};
+use super::{Client, Transport, respond};
+use crate::clock::unix_now;
 
 /// Pause after an `accept` that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -74,8 +75,9 @@ async fn converse(mut stream: TcpStream, ip: IpAddr, idle: Duration, mut shared:
             return Err(io::ErrorKind::InvalidData.into());
         }
         let service = shared.services.borrow().clone();
+        let client = Client { source: ip, transport: Transport::Tcp, now: unix_now() };
         let query = inbox.held.get(2..2 + len).unwrap_or_default();
-        let reply = respond(&service, query, ip, Transport::Tcp, &mut || random.next(), &shared.counts);
+        let reply = respond(&service, query, &client, &mut || random.next(), &shared.counts);
         inbox.held.drain(..2 + len);
         let Some(reply) = reply else { continue };
         let Ok(reply_len) = u16::try_from(reply.len()) else { continue };

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record};
@@ -11,7 +13,8 @@ use router_common::counter::Counter;
 use router_common::model::{Model, Node, Parts, Profile, RrSet, Soa, Zone};
 use router_common::name::Name;
 
-use super::{Counts, Service, Transport, respond};
+use super::{Client, Counts, Service, Transport, respond};
+use crate::settings::Dns;
 
 mod edns;
 mod header;
@@ -151,7 +154,7 @@ fn hex(octets: &[u8]) -> String {
 
 fn service_of(zones: Vec<Zone>, profiles: Vec<Profile>) -> Service {
     let model = Model::new(Parts { zones, profiles, ..Parts::default() }).unwrap();
-    Service { snapshot: profiles::snapshot(model), edns_size: 1232 }
+    Service::new(profiles::snapshot(model), Arc::default())
 }
 
 /// The zones above, and no profile.
@@ -212,6 +215,11 @@ fn with_opt(text: &str, qtype: u16, size: u16, options: &[u8]) -> Vec<u8> {
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 
+/// A client at the start of the epoch.
+fn from(source: IpAddr, transport: Transport) -> Client {
+    Client { source, transport, now: Duration::ZERO }
+}
+
 /// Sends a query over "UDP", checks what holds for every reply and that the right counters moved, and gives
 /// the reply.
 fn ask(service: &Service, query: &[u8]) -> Option<Vec<u8>> {
@@ -220,7 +228,7 @@ fn ask(service: &Service, query: &[u8]) -> Option<Vec<u8>> {
 
 fn ask_over(service: &Service, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let counts = Counts::default();
-    let reply = respond(service, query, CLIENT, transport, &mut || 0, &counts);
+    let reply = respond(service, query, &from(CLIENT, transport), &mut || 0, &counts);
     let moved: u64 = Counter::ALL.iter().map(|&counter| counts.get(counter)).sum();
     let truncated = reply.as_ref().is_some_and(|reply| reply[2] & 2 != 0);
     assert_eq!(counts.get(Counter::ServerTruncated), u64::from(truncated));

@@ -13,7 +13,8 @@ use tokio::io::Interest;
 
 use super::random::Random;
 use super::server::Shared;
-use super::{Transport, respond};
+use super::{Client, Transport, respond};
+use crate::clock::unix_now;
 
 /// Largest UDP payload.
 const MAX_PAYLOAD: usize = 65_535;
@@ -54,8 +55,7 @@ pub(super) async fn answer(socket: tokio::net::UdpSocket, mut shared: Shared) {
         let reply = respond(
             &service,
             inbox.message(len),
-            source.ip(),
-            Transport::Udp,
+            &Client { source: source.ip(), transport: Transport::Udp, now: unix_now() },
             &mut || random.next(),
             &shared.counts,
         );

@@ -13,7 +13,7 @@ use super::targets::watched;
 
 /// The windows of all probed endpoints, by the target they watch.
 ///
-/// Times are since the Unix epoch, as [`unix_now`](super::unix_now) gives them.
+/// Times are since the Unix epoch, as [`unix_now`](crate::clock::unix_now) gives them.
 #[derive(Default)]
 pub struct Monitors {
     watched: HashMap<Arc<ProbeTarget>, Watched>,

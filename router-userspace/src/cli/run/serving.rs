@@ -14,11 +14,12 @@ use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
 use super::{LEASE, status};
 use crate::agent::{Agent, Draft, Effect, Event};
+use crate::clock::unix_now;
 use crate::control::{ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
-use crate::probe::{Engine, Limits, Observed, unix_now};
+use crate::probe::{Engine, Limits, Observed};
 use crate::reload::{BrokenFeed, Ready};
 
 /// See the module.

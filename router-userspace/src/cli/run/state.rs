@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agent::Agent;
+use crate::clock::unix_now;
 use crate::config::Config;
-use crate::probe::{Kept, unix_now};
+use crate::probe::Kept;
 use crate::state::{self, Saved};
 
 /// At least between two writes, so that a storm of verdicts is no storm of writes.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use router_common::counter::Counter;
 
 use super::serving::Serving;
+use crate::clock::unix_now;
 use crate::control::{InterfaceReport, ProbesReport, StatusReport};
 use crate::datapath::{Attached, Datapath};
-use crate::probe::{NextProbe, Stats, unix_now};
+use crate::probe::{NextProbe, Stats};
 
 /// Serial number of the serving generation.
 pub(super) fn generation(serving: &Serving) -> u64 {

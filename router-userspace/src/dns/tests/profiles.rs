@@ -201,7 +201,8 @@ fn the_random_number_picks_by_share() {
     let query = plain("x.apps.profile.test", A);
     let pick = |random: u64| {
         let reply =
-            respond(&service, &query, CLIENT, Transport::Udp, &mut || random, &Counts::default()).unwrap();
+            respond(&service, &query, &from(CLIENT, Transport::Udp), &mut || random, &Counts::default())
+                .unwrap();
         reply[reply.len() - 1]
     };
     // 3 : 1.
@@ -297,6 +298,7 @@ fn mapped_sources_are_ipv4() {
     let source = IpAddr::V6(Ipv4Addr::new(198, 51, 100, 7).to_ipv6_mapped());
     let service = service();
     let query = plain("subnet.profile.test", A);
-    let reply = respond(&service, &query, source, Transport::Udp, &mut || 0, &Counts::default()).unwrap();
+    let reply =
+        respond(&service, &query, &from(source, Transport::Udp), &mut || 0, &Counts::default()).unwrap();
     assert!(show(&reply).contains("A 192.0.2.60"), "{}", show(&reply));
 }

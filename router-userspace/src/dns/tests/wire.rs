@@ -97,7 +97,7 @@ pub fn check_reply(service: &Service, query: &[u8], reply: &[u8], transport: Tra
     let most = match (transport, asked.opt) {
         (Transport::Tcp, _) => 65_535,
         (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(opt)) => usize::from(opt.size.clamp(512, service.edns_size.max(512))),
+        (Transport::Udp, Some(opt)) => usize::from(opt.size.clamp(512, service.settings.edns_size.max(512))),
     };
     assert!(reply.len() <= most, "{} octets, at most {most}: {}", reply.len(), context());
     if reply[2] & 2 != 0 {
@@ -105,7 +105,7 @@ pub fn check_reply(service: &Service, query: &[u8], reply: &[u8], transport: Tra
         assert_eq!(reply[10..12], [0, scanned.opts as u8], "nothing in a truncated reply: {}", context());
     }
     if let Some(opt) = scanned.opt {
-        assert_eq!(opt.size, service.edns_size);
+        assert_eq!(opt.size, service.settings.edns_size);
         if !opt.options.is_empty() {
             // The one option that is ever sent: the client subnet, as it came, its scope aside.
             let head = &opt.options[..7];

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 
 use super::server::{Act, OK, Server};
 use super::{get, get_path, http, tcp};
+use crate::clock::unix_now;
 use crate::probe::monitors::tests::{endpoint, id, model, monitor};
-use crate::probe::{Applied, Engine, Limits, Monitors, NextProbe, Observed, Schedule, targets_of, unix_now};
+use crate::probe::{Applied, Engine, Limits, Monitors, NextProbe, Observed, Schedule, targets_of};
 
 fn every(ms: u64) -> Schedule {
     Schedule { interval: Duration::from_millis(ms), timeout: Duration::from_secs(5) }
