@@ -92,7 +92,7 @@ fn compare(cases: &[Case], found: &[Option<Vec<u8>>], what: &str) {
     let mut wrong = Vec::new();
     for (case, reply) in cases.iter().zip(found) {
         let (shown, records) = match reply {
-            Some(reply) => (show::reply(reply, &case.query), show::records(reply)),
+            Some(reply) => (show::reply(reply, &case.query), show::records(reply).trim().to_owned()),
             None => ("-".into(), String::new()),
         };
         let right = expected.get(&case.id);

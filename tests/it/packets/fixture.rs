@@ -120,7 +120,8 @@ impl Builder {
             kind,
             ancount: counts.0,
             nscount: counts.1,
-            pad: [0; 3],
+            ends: [0; 2],
+            pad: 0,
             piece: held,
         }
     }
