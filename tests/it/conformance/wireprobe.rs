@@ -14,8 +14,9 @@ use super::{EXAMPLE, Laboratory, shared, show, socket};
 /// How many cases the tool has.
 const CASES: usize = 216;
 
-/// Replies of the fast path, at least, when the names are profiles.
-const FAST: u64 = 90;
+/// Replies of the fast path, at least, when the names are profiles: every well-formed query for an address that exists
+/// and fits, or for the other family. The rest of the 216 is not in the form that it answers.
+const FAST: u64 = 45;
 
 /// One query.
 struct Case {
