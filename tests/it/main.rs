@@ -10,6 +10,7 @@ mod examples;
 mod health;
 mod large;
 mod packets;
+mod ready;
 mod refuse;
 mod reload;
 mod zonefile;
