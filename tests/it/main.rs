@@ -13,4 +13,5 @@ mod packets;
 mod ready;
 mod refuse;
 mod reload;
+mod tcp;
 mod zonefile;

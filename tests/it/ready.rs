@@ -26,7 +26,7 @@ fn ready_replies_are_those_the_server_gives() {
         let seed = 0x7265_6164_7900 + number;
         let mut world = World::new(seed);
         let mut rng = Rng::new(!seed);
-        let model = Arc::new(std::mem::take(&mut world.model));
+        let model = Arc::new(world.model.clone());
         let atlas = Arc::new(Atlas::build(&model, &world.geography, &world.latency));
         let mut ready: Option<Ready> = None;
         for _ in 0..STATES {

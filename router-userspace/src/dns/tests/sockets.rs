@@ -215,6 +215,56 @@ async fn tcp_closes_idle_connections_and_half_sent_queries() {
 }
 
 #[tokio::test]
+async fn tcp_closes_clients_that_do_not_take_their_replies() {
+    let idle = Duration::from_millis(300);
+    let running = start(Tcp { idle, ..Tcp::default() }, &["127.0.0.1:0"]).await;
+    let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
+    let queries = framed(&plain("deleg.example.test", A)).repeat(100);
+    let begun = Instant::now();
+    // First the replies fill what the kernel holds, then the server reads no more, then it closes.
+    while let Ok(Ok(())) = timeout(Duration::from_secs(5), stream.write_all(&queries)).await {}
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let answered = running.counts.get(Counter::ServerReferral);
+    tokio::time::sleep(idle).await;
+    assert_eq!(running.counts.get(Counter::ServerReferral), answered);
+    running.server.stop().await;
+}
+
+#[tokio::test]
+async fn tcp_replies_to_queries_that_came_together_leave_together() {
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
+    let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
+    let query = plain(WWW, A);
+    let reply = framed(&ask(&service(), &query).unwrap());
+    stream.write_all(&framed(&query).repeat(20)).await.unwrap();
+    let mut read = vec![0; 4096];
+    let len = timeout(Duration::from_secs(5), stream.read(&mut read)).await.unwrap().unwrap();
+    assert_eq!(read[..len], reply.repeat(20));
+    // And more than is gathered at once.
+    stream.write_all(&framed(&query).repeat(2000)).await.unwrap();
+    for _ in 0..2000 {
+        assert_eq!(framed(&read_reply(&mut stream).await.unwrap()), reply);
+    }
+    running.server.stop().await;
+}
+
+#[tokio::test]
+async fn udp_takes_the_longest_datagram_and_stops_at_once() {
+    let running = start(Tcp::default(), &LOOPBACKS).await;
+    let query = plain(WWW, A);
+    for &address in running.server.addresses() {
+        let mut longest = query.clone();
+        longest.resize(if address.is_ipv4() { 65_507 } else { 65_487 }, 0);
+        assert_eq!(ask_udp(any_port(address), address, &longest).await, ask(&service(), &query).unwrap());
+        assert_eq!(ask_udp(any_port(address), address, &query).await, ask(&service(), &query).unwrap());
+    }
+    let begun = Instant::now();
+    running.server.stop().await;
+    // Not by looking around.
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn tcp_connections_are_limited_in_all_and_by_client() {
     let limits = Tcp { connections: 3, connections_per_client: 2, ..Tcp::default() };
     let running = start(limits, &["0.0.0.0:0"]).await;
