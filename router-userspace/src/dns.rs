@@ -21,6 +21,7 @@ mod ready;
 mod reply;
 mod server;
 mod show;
+mod sockopt;
 mod tcp;
 mod tsig;
 mod udp;

@@ -134,63 +134,67 @@ impl Ready {
         let question = query.question.as_ref().filter(|it| it.qclass == CLASS_IN && is_plain(&query));
         // A number that was drawn for a reply that does not fit is the one that decides, all the same.
         let mut drawn = None;
+        let mut known = false;
         if let Some(question) = question {
             let mut draw = || *drawn.insert(random());
-            if let Some(replied) = self.find(&query, question, client, &mut draw, counts, out) {
-                self.hits += 1;
-                return Some(replied);
+            match self.find(&query, question, client, &mut draw) {
+                Found::Nothing => {}
+                Found::Unsuitable => known = true,
+                Found::Reply(body, scope) => {
+                    let settings = &self.service.settings;
+                    let limit = limit(settings, &query, client);
+                    if body.write(&query, scope, limit, settings.edns_size, out) {
+                        counts.add(body.counter);
+                        self.hits += 1;
+                        return Some(Replied { truncated: false });
+                    }
+                    known = true;
+                }
             }
         }
         let mut draw = || drawn.take().unwrap_or_else(&mut *random);
         let reply = settle(&self.service, &query, client, &mut draw, counts);
         out.extend_from_slice(&reply.octets);
-        if let Some(question) = question {
+        if let Some(question) = question.filter(|_| !known) {
             self.keep(reply.keep, &query, question, client);
         }
         Some(Replied { truncated: reply.truncated })
     }
 
-    /// Puts the reply at the end of `out` when it is ready and fits.
+    /// Looks for the reply, and the scope that it tells a client subnet.
     fn find(
         &mut self,
         query: &Query<'_>,
         question: &Question<'_>,
         client: &Client,
         random: &mut dyn FnMut() -> u64,
-        counts: &Counts,
-        out: &mut Vec<u8>,
-    ) -> Option<Replied> {
-        let service = &*self.service;
+    ) -> Found<'_> {
         let mut key = Key::of(question);
         let mut scope = 0;
-        let replies = match self.kept.get(&key)? {
-            Kept::Replies(replies) => replies,
-            &Kept::ByPlace(profile) => {
+        let replies = match self.kept.get(&key) {
+            None => return Found::Nothing,
+            Some(Kept::Replies(replies)) => replies,
+            Some(&Kept::ByPlace(profile)) => {
                 let asker = asker(query, client);
-                let place = place(&service.snapshot, profile, &asker);
+                let place = place(&self.service.snapshot, profile, &asker);
                 key.push(&place.location.to_be_bytes());
                 // What was decided by the source address holds for nobody's subnet.
                 scope = if asker.ecs.is_some() { place.scope } else { 0 };
-                match self.kept.get(&key)? {
-                    Kept::Replies(replies) => replies,
-                    Kept::ByPlace(_) => return None,
+                match self.kept.get(&key) {
+                    Some(Kept::Replies(replies)) => replies,
+                    _ => return Found::Nothing,
                 }
             }
         };
         let body = match &**replies {
-            [(_, only)] => only,
+            [(_, only)] => Some(only),
             several => {
                 let drawn = random();
                 let after = several.partition_point(|&(first, _)| first <= drawn);
-                &several.get(after.checked_sub(1)?)?.1
+                after.checked_sub(1).and_then(|at| several.get(at)).map(|(_, body)| body)
             }
         };
-        let limit = limit(&service.settings, query, client);
-        let fits = body.write(query, scope, limit, service.settings.edns_size, out);
-        fits.then(|| {
-            counts.add(body.counter);
-            Replied { truncated: false }
-        })
+        body.map_or(Found::Unsuitable, |body| Found::Reply(body, scope))
     }
 
     /// Keeps what a question was answered with, as far as that holds for others.
@@ -256,14 +260,18 @@ impl Shelf {
 
     fn put(&mut self, key: Box<[u8]>, kept: Kept) {
         let cost = OVERHEAD + key.len() + kept.cost();
+        if cost > self.room {
+            // It would push out everything else.
+            return;
+        }
         if self.now.octets + cost > self.room {
             mem::swap(&mut self.now, &mut self.before);
             self.now.clear();
         }
-        // An answer that fills the table by itself is not worth it.
-        if self.now.octets + cost <= self.room {
-            self.now.octets += cost;
-            self.now.kept.insert(key, kept);
+        self.now.octets += cost;
+        if let Some(replaced) = self.now.kept.insert(key, kept) {
+            // Its key and the rest are counted twice; the table is that much smaller for a while.
+            self.now.octets -= replaced.cost();
         }
     }
 }
@@ -273,6 +281,14 @@ impl Table {
         self.kept.clear();
         self.octets = 0;
     }
+}
+
+/// What there is for a query.
+enum Found<'r> {
+    Nothing,
+    /// The question is known, but not how to answer it.
+    Unsuitable,
+    Reply(&'r Body, u8),
 }
 
 /// What was put at the end of the buffer.

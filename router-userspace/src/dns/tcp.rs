@@ -5,7 +5,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use tokio::time::sleep;
 
 use super::random::Random;
 use super::server::Shared;
-use super::{Client, Transport, respond};
+use super::{Client, Transport, respond, sockopt};
 use crate::clock::unix_now;
 
 mod clients;
@@ -54,7 +53,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_nodelay(true)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     // Not in every kernel; without it more of a slow client's replies are kept.
-    let _ = set_option(socket.as_raw_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT);
+    let _ = sockopt::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -64,24 +63,9 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// go on without.
 fn set_fast_open(listener: &tokio::net::TcpListener, on: bool) {
     let backlog = if on { FAST_OPEN_BACKLOG } else { 0 };
-    if let Err(error) = set_option(listener.as_raw_fd(), libc::TCP_FASTOPEN, backlog) {
+    if let Err(error) = sockopt::set(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, backlog) {
         log::debug!("no TCP Fast Open: {error}");
     }
-}
-
-fn set_option(socket: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the option value is a `c_int` that lives through the call, with its size given. A descriptor
-    // that is not open would be an error.
-    let result = unsafe {
-        libc::setsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Accepts connections until the server is stopped; returns when the last of them is closed.

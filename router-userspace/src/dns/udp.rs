@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::random::Random;
 use super::ready::Ready;
 use super::server::Shared;
-use super::{Client, Transport};
+use super::{Client, Transport, sockopt};
 use crate::clock::unix_now;
 
 mod batch;
@@ -86,31 +85,16 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<Arc<UdpSocket>> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
         if wildcard {
-            set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         }
-        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     } else {
         if wildcard {
-            set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            sockopt::set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         }
         // DF is set, and a forged "fragmentation needed" changes nothing (RFC 9715 §3.1).
-        set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        sockopt::set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     }
     socket.bind(&address.into())?;
     Ok(Arc::new(socket.into()))
-}
-
-fn set_option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as `socket` is borrowed, and the option value is a `c_int`
-    // that lives through the call, with its size given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
