@@ -137,7 +137,7 @@ impl Ready {
         let mut known = false;
         if let Some(question) = question {
             let mut draw = || *drawn.insert(random());
-            match self.find(&query, question, client, &mut draw) {
+            match find(&mut self.kept, &self.service, &query, question, client, &mut draw) {
                 Found::Nothing => {}
                 Found::Unsuitable => known = true,
                 Found::Reply(body, scope) => {
@@ -159,42 +159,6 @@ impl Ready {
             self.keep(reply.keep, &query, question, client);
         }
         Some(Replied { truncated: reply.truncated })
-    }
-
-    /// Looks for the reply, and the scope that it tells a client subnet.
-    fn find(
-        &mut self,
-        query: &Query<'_>,
-        question: &Question<'_>,
-        client: &Client,
-        random: &mut dyn FnMut() -> u64,
-    ) -> Found<'_> {
-        let mut key = Key::of(question);
-        let mut scope = 0;
-        let replies = match self.kept.get(&key) {
-            None => return Found::Nothing,
-            Some(Kept::Replies(replies)) => replies,
-            Some(&Kept::ByPlace(profile)) => {
-                let asker = asker(query, client);
-                let place = place(&self.service.snapshot, profile, &asker);
-                key.push(&place.location.to_be_bytes());
-                // What was decided by the source address holds for nobody's subnet.
-                scope = if asker.ecs.is_some() { place.scope } else { 0 };
-                match self.kept.get(&key) {
-                    Some(Kept::Replies(replies)) => replies,
-                    _ => return Found::Nothing,
-                }
-            }
-        };
-        let body = match &**replies {
-            [(_, only)] => Some(only),
-            several => {
-                let drawn = random();
-                let after = several.partition_point(|&(first, _)| first <= drawn);
-                after.checked_sub(1).and_then(|at| several.get(at)).map(|(_, body)| body)
-            }
-        };
-        body.map_or(Found::Unsuitable, |body| Found::Reply(body, scope))
     }
 
     /// Keeps what a question was answered with, as far as that holds for others.
@@ -246,6 +210,41 @@ impl Ready {
         };
         distribution.drawn().map(reply).collect()
     }
+}
+
+/// Looks for the reply, and the scope that it tells a client subnet.
+fn find<'r>(
+    kept: &'r mut Shelf,
+    service: &Service,
+    query: &Query<'_>,
+    question: &Question<'_>,
+    client: &Client,
+    random: &mut dyn FnMut() -> u64,
+) -> Found<'r> {
+    let mut key = Key::of(question);
+    let mut scope = 0;
+    let by_place = match kept.get(&key) {
+        None => return Found::Nothing,
+        Some(Kept::Replies(_)) => None,
+        Some(&Kept::ByPlace(profile)) => Some(profile),
+    };
+    if let Some(profile) = by_place {
+        let asker = asker(query, client);
+        let place = place(&service.snapshot, profile, &asker);
+        key.push(&place.location.to_be_bytes());
+        // What was decided by the source address holds for nobody's subnet.
+        scope = if asker.ecs.is_some() { place.scope } else { 0 };
+    }
+    let Some(Kept::Replies(replies)) = kept.get(&key) else { return Found::Nothing };
+    let body = match &**replies {
+        [(_, only)] => Some(only),
+        several => {
+            let drawn = random();
+            let after = several.partition_point(|&(first, _)| first <= drawn);
+            after.checked_sub(1).and_then(|at| several.get(at)).map(|(_, body)| body)
+        }
+    };
+    body.map_or(Found::Unsuitable, |body| Found::Reply(body, scope))
 }
 
 impl Shelf {
