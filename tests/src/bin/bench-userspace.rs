@@ -169,7 +169,7 @@ impl Server {
         // A group of its own, so that all of its processes end.
         let child = command
             .process_group(0)
-            .env("RUST_LOG", "warn")
+            .env("RUST_LOG", "error")
             .stdin(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot run {}", program.display()))?;
