@@ -11,6 +11,8 @@ mod examples;
 mod health;
 mod large;
 mod packets;
+mod ready;
 mod refuse;
 mod reload;
+mod tcp;
 mod zonefile;

@@ -46,7 +46,7 @@ pub fn ensure(need: Need) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// Installs one more package, for a task that can do without.
+/// Installs one more package, for a task that can do without. Services that it brings are not started.
 pub fn install_package(package: &str) -> Result<()> {
     if !packages::is_debian() {
         bail!("only Debian's packages are installed by us");

@@ -1,13 +1,16 @@
 //! A reply as octets: header, question, record sets with compressed names, OPT, and what is left of it
 //! when it does not fit.
 
+use router_common::counter::Counter;
 use router_common::model::rtype;
 
-use super::answer::{Answer, RecordSet};
+use super::answer::{Answer, Keep, Rcode, RecordSet};
 use super::edns::ReplyOpt;
 use super::query::{Query, name_len};
 use super::tsig::Signature;
 
+/// Octets of a header.
+const HEADER: usize = 12;
 /// Offsets kept for compression: every label of the longest question, since a negative answer points at the
 /// zone in it, and some more. Each is compared with every later name.
 const MAX_TARGETS: usize = 192;
@@ -24,6 +27,8 @@ pub(super) struct Reply {
     pub octets: Vec<u8>,
     /// Whether TC is set.
     pub truncated: bool,
+    /// Whether the same question may be given the same records again.
+    pub keep: Keep,
 }
 
 /// Writes the reply to a query. `limit` is the largest message; `udp_size` is told in OPT.
@@ -77,16 +82,110 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
         counts[2] += 1;
     }
 
-    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(answer.rcode.low());
-    flags |= u16::from(answer.authoritative) << 10 | u16::from(truncated) << 9;
+    let flags = Flags { rcode: answer.rcode, authoritative: answer.authoritative, truncated };
+    let header = header(query, flags, counts);
+    for (to, from) in writer.octets.iter_mut().zip(header) {
+        *to = from;
+    }
+    Reply { octets: writer.octets, truncated, keep: answer.keep }
+}
+
+/// What the header says of the answer.
+#[derive(Clone, Copy)]
+struct Flags {
+    rcode: Rcode,
+    authoritative: bool,
+    truncated: bool,
+}
+
+/// The twelve octets.
+fn header(query: &Query<'_>, flags: Flags, counts: [u16; 3]) -> [u8; 12] {
+    let Flags { rcode, authoritative, truncated } = flags;
+    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(rcode.low());
+    flags |= u16::from(authoritative) << 10 | u16::from(truncated) << 9;
     // RD is copied, except that an unknown opcode may use the bit for something else.
     flags |= u16::from(query.recursion_desired && query.opcode == 0) << 8;
     let questions = u16::from(query.question.is_some());
-    let header = [query.id, flags, questions, counts[0], counts[1], counts[2]];
-    for (to, from) in writer.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+    let mut octets = [0; 12];
+    let words = [query.id, flags, questions, counts[0], counts[1], counts[2]];
+    for (to, from) in octets.iter_mut().zip(words.into_iter().flat_map(u16::to_be_bytes)) {
         *to = from;
     }
-    Reply { octets: writer.octets, truncated }
+    octets
+}
+
+/// A reply but for what differs between queries that ask the same: id, RD, the letters' case, OPT.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Body {
+    /// The records behind the question. Pointers in them point into a question of the same length.
+    octets: Box<[u8]>,
+    counts: [u16; 3],
+    rcode: Rcode,
+    authoritative: bool,
+    /// How a reply is counted.
+    pub counter: Counter,
+    /// Whether a client subnet is told a scope; else it is 0.
+    scoped: bool,
+}
+
+impl Body {
+    /// What [`write`] makes of an answer when there is room for all of it. `None` when there never is.
+    pub fn of(query: &Query<'_>, answer: &Answer<'_>, scoped: bool) -> Option<Self> {
+        let question = query.question.as_ref()?;
+        let plain = Query { edns: None, signature: None, question: Some(question.clone()), ..*query };
+        let Reply { octets, truncated, .. } = write(&plain, answer, usize::from(u16::MAX), 0);
+        let records = octets.get(HEADER + question.octets.len()..).filter(|_| !truncated)?;
+        let count = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
+        Some(Self {
+            octets: records.into(),
+            counts: [count(6)?, count(8)?, count(10)?],
+            rcode: answer.rcode,
+            authoritative: answer.authoritative,
+            counter: answer.counter,
+            scoped,
+        })
+    }
+
+    /// Octets of memory.
+    pub fn cost(&self) -> usize {
+        size_of::<Self>() + self.octets.len()
+    }
+
+    /// Puts the reply at the end of `out`, with this scope where it has one. Whether it fits into `limit`;
+    /// nothing is put there when it does not.
+    pub fn write(
+        &self,
+        query: &Query<'_>,
+        scope: u8,
+        limit: usize,
+        udp_size: u16,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(question) = &query.question else { return false };
+        let start = out.len();
+        let mut counts = self.counts;
+        counts[2] = counts[2].saturating_add(u16::from(query.edns.is_some()));
+        let flags = Flags { rcode: self.rcode, authoritative: self.authoritative, truncated: false };
+        out.extend_from_slice(&header(query, flags, counts));
+        out.extend_from_slice(question.octets);
+        out.extend_from_slice(&self.octets);
+        if let Some(edns) = &query.edns {
+            let client_subnet =
+                edns.client_subnet.map(|subnet| (subnet, if self.scoped { scope } else { 0 }));
+            let opt = ReplyOpt {
+                udp_size,
+                rcode_high: self.rcode.high(),
+                dnssec_ok: edns.dnssec_ok,
+                client_subnet,
+            };
+            opt.write(out);
+        }
+        let fits = out.len() - start <= limit;
+        if !fits {
+            out.truncate(start);
+        }
+        fits
+    }
 }
 
 /// A record that does not fit.

@@ -87,12 +87,43 @@ pub fn install<P: AsRef<str>>(packages: &[P]) -> Result<()> {
     }
     refresh()?;
     println!("Set-up: installing Debian packages {}", packages.join(" "));
+    let _still = Stillness::begin()?;
     shell::run(
         shell::privileged("env")
             .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--quiet=2"])
             .args(["--no-install-recommends", "--no-remove", "-o", "Dpkg::Use-Pty=0"])
             .args(&packages),
     )
+}
+
+/// As long as this lives, packages that are installed start no services: they are wanted for their programs.
+struct Stillness {
+    /// Whether the policy is ours to remove.
+    ours: bool,
+}
+
+/// Debian asks this program before it starts a service; 101 is "no" (invoke-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl Stillness {
+    fn begin() -> Result<Self> {
+        if fs::exists(POLICY).unwrap_or(false) {
+            return Ok(Self { ours: false });
+        }
+        let line = format!("printf '#!/bin/sh\\nexit 101\\n' > {POLICY} && chmod 755 {POLICY}");
+        shell::run(shell::privileged("sh").args(["-c", &line]))?;
+        Ok(Self { ours: true })
+    }
+}
+
+impl Drop for Stillness {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = shell::run(shell::privileged("rm").arg(POLICY))
+        {
+            eprintln!("{POLICY} is left and keeps services from being started by packages: {error:#}");
+        }
+    }
 }
 
 /// The version that apt would install, when it knows the package.
