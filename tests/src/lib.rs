@@ -8,6 +8,8 @@ pub mod agent;
 pub mod bench;
 pub mod decide;
 pub mod exact;
+pub mod fuzz;
+pub mod invariants;
 pub mod kernel;
 pub mod live;
 pub mod netns;
