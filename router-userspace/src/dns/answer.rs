@@ -69,6 +69,9 @@ pub(super) struct Answer<'m> {
     pub further: Vec<RecordSet<'m>>,
     /// SCOPE PREFIX-LENGTH of a client subnet in the reply.
     pub scope: u8,
+    /// Whether names in record data are written whole, as the fast path's ready-made records have them: both
+    /// give the same octets then.
+    pub whole_names: bool,
     /// How the reply is counted.
     pub counter: Counter,
 }
@@ -83,6 +86,7 @@ impl Answer<'_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_names: false,
             counter,
         }
     }
@@ -116,7 +120,7 @@ pub(super) fn answer<'m>(
         // RFC 9824 §3.2: the type only ever stands in an NSEC record.
         return Answer::to_fault(Fault::Format);
     }
-    let walk = Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0 };
+    let walk = Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0, decided: false };
     walk.run(&question.name, random)
 }
 
@@ -150,6 +154,8 @@ struct Walk<'m, 'a> {
     asker: &'a Asker,
     answers: Vec<RecordSet<'m>>,
     scope: u8,
+    /// Whether a profile decided on QNAME itself.
+    decided: bool,
 }
 
 impl<'m> Walk<'m, '_> {
@@ -229,6 +235,7 @@ impl<'m> Walk<'m, '_> {
         asked: Asked,
         random: &mut dyn FnMut() -> u64,
     ) -> End<'m> {
+        self.decided = self.answers.is_empty();
         let distribution = distribution(self.snapshot, profile, asked, self.asker);
         let Some(outcome) = distribution.pick(random()) else { return End::Undecided };
         let (rtype, rdata): (u16, Vec<Vec<u8>>) = match &outcome.records {
@@ -313,6 +320,7 @@ impl<'m> Walk<'m, '_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_names: self.decided,
             counter: Counter::ServerRecords,
         };
         match end {

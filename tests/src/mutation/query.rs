@@ -48,6 +48,9 @@ pub fn mutate(query: &mut Query, rng: &mut Rng) -> String {
 
 /// A name in wire form, with a label edited, added, taken away or made impossible.
 fn name(name: &mut Vec<u8>, rng: &mut Rng) -> String {
+    if name.is_empty() {
+        name.push(0);
+    }
     let at = rng.below(name.len());
     match rng.below(9) {
         0 => {
@@ -65,7 +68,7 @@ fn name(name: &mut Vec<u8>, rng: &mut Rng) -> String {
         }
         3 => {
             let label = usize::from(name[0] & 0x3f) + 1;
-            name.drain(..label.min(name.len() - 1));
+            name.drain(..label.min(name.len()));
             "the name's first label is away".into()
         }
         4 => {
