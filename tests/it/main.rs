@@ -4,6 +4,7 @@
 
 mod agent;
 mod cases;
+mod corpus;
 mod datapath;
 mod differential;
 mod examples;

@@ -202,12 +202,7 @@ impl Both {
 /// The host that the packets are for.
 fn host() -> Host {
     let frontage = frontage();
-    Host {
-        mac: frontage.interfaces[0].mac,
-        vlans: frontage.vlans,
-        addresses: frontage.addresses,
-        port: 53,
-    }
+    Host { mac: frontage.interfaces[0].mac, vlans: frontage.vlans, addresses: frontage.addresses, port: 53 }
 }
 
 /// What the server answers with when chance gives it `random`.
@@ -217,12 +212,7 @@ fn reply(datagram: &Datagram, random: u64) -> Option<Vec<u8>> {
 }
 
 /// Checks an answer of the fast path: every field around the message, and that the server says the same.
-fn answered(
-    query: &[u8],
-    datagram: &Datagram,
-    due: Option<Vec<u8>>,
-    answer: &[u8],
-) -> Result<(), String> {
+fn answered(query: &[u8], datagram: &Datagram, due: Option<Vec<u8>>, answer: &[u8]) -> Result<(), String> {
     let found = parse(answer).map_err(|fault| format!("{fault}: {}", hex(answer)))?;
     let tags: Vec<(u16, u16)> = query[12..]
         .chunks_exact(EVERY)

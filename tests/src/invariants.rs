@@ -158,7 +158,9 @@ fn broken(query: &[u8], reply: &[u8], tcp: bool, edns_size: u16) -> Option<Strin
         .or_else(|| not(answered.end == reply.len(), "nothing follows the last record"))
         .or_else(|| not(reply[..2] == query[..2], "ID is copied (RFC 1035 §4.1.1)"))
         .or_else(|| not(reply[2] & 0xf8 == 0x80 | query[2] & 0x78, "QR is set, OPCODE copied (§4.1.1)"))
-        .or_else(|| not(reply[3] & 0xf0 == 0, "RA, Z, AD and CD are clear (RFC 1035 §4.1.1, RFC 4035 §3.1.6)"))
+        .or_else(|| {
+            not(reply[3] & 0xf0 == 0, "RA, Z, AD and CD are clear (RFC 1035 §4.1.1, RFC 4035 §3.1.6)")
+        })
         .or_else(|| not(reply[2] & 1 == query[2] & u8::from(is_query), "RD is copied, NOTIMP aside"))
         .or_else(|| not(question, "the question is copied, bit for bit, when there is one (RFC 1035 §7.3)"))
         .or_else(|| not(answered.opts == usize::from(asked.opt.is_some()), "OPT iff OPT (RFC 6891 §6.1.1)"))
@@ -211,8 +213,8 @@ fn foreign(reply: &[u8]) -> Option<String> {
     let error = Message::from_vec(reply).err()?;
     let opt = scan(reply).and_then(|found| found.opt);
     // It knows no family 0 of a client subnet, which `dig +subnet=0` sends.
-    let family_0 =
-        opt.is_some_and(|opt| opt.each().any(|(code, it)| code == option::CLIENT_SUBNET && it[..2] == [0, 0]));
+    let family_0 = opt
+        .is_some_and(|opt| opt.each().any(|(code, it)| code == option::CLIENT_SUBNET && it[..2] == [0, 0]));
     // And some questions it cannot hold; there is nothing of ours in such a reply.
     let nothing = reply[6..HEADER].iter().all(|&octet| octet == 0);
     (!family_0 && !nothing).then(|| format!("hickory-proto cannot read it: {error}"))

@@ -55,7 +55,8 @@ pub fn client_subnet(octets: &[u8]) {
     } else {
         [0x2001, 0xdb8, u16::from(a), u16::from_be_bytes([b, c]), 0, 0, 0, u16::from(d)].into()
     };
-    let asked = Query::new("", if aaaa { rtype::AAAA } else { rtype::A }).edns(1232).option(OPTION_ECS, content);
+    let asked =
+        Query::new("", if aaaa { rtype::AAAA } else { rtype::A }).edns(1232).option(OPTION_ECS, content);
     let asked = asked.with(|query| query.name = name.as_wire().to_vec()).bytes();
     let client = Client { source, transport: Transport::Udp, now: Duration::ZERO };
     let reply = respond(&SERVICE, &asked, &client, &mut || 0, &Counts::default()).expect("a reply");
@@ -89,7 +90,8 @@ pub fn client_subnet(octets: &[u8]) {
         };
         let (words, len) = wire::reply_opt(SERVICE.settings.edns_size, false, Some(ecs));
         let opt: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(len as usize).collect();
-        let Some(records) = reply.strip_suffix(opt.as_slice()).and_then(|head| head.get(question_end..)) else {
+        let Some(records) = reply.strip_suffix(opt.as_slice()).and_then(|head| head.get(question_end..))
+        else {
             return false;
         };
         match one.kind {

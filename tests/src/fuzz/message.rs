@@ -21,14 +21,17 @@ pub fn message(octets: &[u8]) {
             let reply = respond(&SERVICE, octets, &client, &mut || 0x1234_5678_9abc_def0, &counts);
             if let Some(reply) = &reply {
                 let tcp = transport == Transport::Tcp;
-                if let Err(fault) =
-                    invariants::check(octets, reply, tcp, SERVICE.settings.edns_size)
-                {
+                if let Err(fault) = invariants::check(octets, reply, tcp, SERVICE.settings.edns_size) {
                     panic!("{transport:?} from {source}: {fault}");
                 }
             }
             reply
         });
-        assert_eq!(udp.is_some(), tcp.is_some(), "a reply over one transport only: {}", invariants::hex(octets));
+        assert_eq!(
+            udp.is_some(),
+            tcp.is_some(),
+            "a reply over one transport only: {}",
+            invariants::hex(octets)
+        );
     }
 }

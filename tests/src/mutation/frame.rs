@@ -134,7 +134,8 @@ fn ipv6(ip: &mut Ipv6, right: usize, rng: &mut Rng) -> String {
             format!("next header {}, {} octets before UDP", ip.next_header, ip.extension.len())
         }
         5..=7 => {
-            let text = rng.of(&["::", "::1", "ff02::1", "::ffff:203.0.113.7", "::203.0.113.7", "fe80::7", "::2"]);
+            let text =
+                rng.of(&["::", "::1", "ff02::1", "::ffff:203.0.113.7", "::203.0.113.7", "fe80::7", "::2"]);
             ip.source = if rng.once_in(5) { SERVICE6 } else { text.parse().expect("an address") };
             format!("from {}", ip.source)
         }

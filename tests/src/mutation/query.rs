@@ -62,7 +62,8 @@ fn name(name: &mut Vec<u8>, rng: &mut Rng) -> String {
             format!("octet {at} of the name is {:#04x}", name[at])
         }
         2 => {
-            let label = rng.of(&[&b"\x01x"[..], b"\x01*", b"\x03www", b"\x00", b"\xc0\x0c", b"\x40", b"\x04wild"]);
+            let label =
+                rng.of(&[&b"\x01x"[..], b"\x01*", b"\x03www", b"\x00", b"\xc0\x0c", b"\x40", b"\x04wild"]);
             name.splice(0..0, label.iter().copied());
             format!("{label:?} in front of the name")
         }
@@ -188,7 +189,8 @@ fn edns(opt: &mut Opt, rng: &mut Rng) -> String {
 /// A client subnet that may be right in any of its parts.
 fn client_subnet(rng: &mut Rng) -> Vec<u8> {
     let family = rng.of(&[1u16, 1, 1, 2, 2, 0, 3, 256]);
-    let source = rng.of(&[0u8, 1, 7, 8, 9, 23, 24, 25, 31, 32, 33, 47, 48, 56, 57, 64, 65, 127, 128, 129, 255]);
+    let source =
+        rng.of(&[0u8, 1, 7, 8, 9, 23, 24, 25, 31, 32, 33, 47, 48, 56, 57, 64, 65, 127, 128, 129, 255]);
     let scope = rng.of(&[0u8, 0, 0, 0, 24, 128]);
     let len = usize::from(source).div_ceil(8);
     let len = rng.of(&[len, len, len, len, len + 1, len.saturating_sub(1)]).min(40);

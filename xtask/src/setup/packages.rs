@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
+use super::Need;
 use crate::shell;
 
 /// A program that must be there.
@@ -13,23 +14,24 @@ pub struct Program {
     pub name: &'static str,
     /// The Debian package that holds it.
     package: &'static str,
-    /// Whether building needs it, and not only the tests and the demo.
-    pub builds: bool,
+    /// What needs it.
+    pub need: Need,
 }
 
-const fn program(name: &'static str, package: &'static str, builds: bool) -> Program {
-    Program { name, package, builds }
+const fn program(name: &'static str, package: &'static str, need: Need) -> Program {
+    Program { name, package, need }
 }
 
 /// All of them.
 pub const PROGRAMS: &[Program] = &[
-    program("cc", "build-essential", true),
-    program("ip", "iproute2", false),
-    program("ethtool", "ethtool", false),
-    program("dnsperf", "dnsperf", false),
-    program("dig", "bind9-dnsutils", false),
-    program("kdig", "knot-dnsutils", false),
-    program("tcpdump", "tcpdump", false),
+    program("cc", "build-essential", Need::Build),
+    program("c++", "build-essential", Need::Fuzz),
+    program("ip", "iproute2", Need::Everything),
+    program("ethtool", "ethtool", Need::Everything),
+    program("dnsperf", "dnsperf", Need::Everything),
+    program("dig", "bind9-dnsutils", Need::Everything),
+    program("kdig", "knot-dnsutils", Need::Everything),
+    program("tcpdump", "tcpdump", Need::Everything),
 ];
 
 /// Whether this is Debian or made from it, with apt.
