@@ -6,6 +6,7 @@ mod agent;
 mod cases;
 mod corpus;
 mod datapath;
+mod delivery;
 mod differential;
 mod examples;
 mod health;

@@ -1,8 +1,7 @@
 //! What a kernel hands from a frame to a DNS server's socket: a second opinion on what the fast path may
 //! answer, written from the RFCs and from DNS.md §3, and compared with a real kernel in `it/mutation.rs`.
 //!
-//! It refuses too much in three places, where the fast path must pass and a kernel may deliver: fragments,
-//! IPv4 options, and IPv6 extension headers.
+//! It refuses more than Linux does where the fast path must pass all the same ([`Refusal::Unusual`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,7 +44,8 @@ pub enum Refusal {
     Protocol,
     /// An IP header that is cut short, or says something impossible.
     Header,
-    /// Not checked further: a fragment, options, extension headers.
+    /// Not looked at further, and a kernel may deliver it: a fragment, IPv4 options, IPv6 extension headers, a
+    /// source in 0/8, 240/4 or `::ffff:0:0/96`, the source `::` or our own IPv6 address.
     Unusual,
     /// A source that nobody has (RFC 1122 §3.2.1.3, RFC 4291 §2.5 and §2.7), or that is ours.
     Source,
@@ -66,7 +66,8 @@ pub enum Refusal {
 pub fn deliver(host: &Host, frame: &[u8]) -> Result<Datagram, Refusal> {
     let (to, rest) = take::<6>(frame, Refusal::Link)?;
     let (_from, rest) = take::<6>(rest, Refusal::Link)?;
-    if to != host.mac && to != [0xff; 6] {
+    // A group's address: an interface may filter by it, IP does not look at it.
+    if to != host.mac && to[0] & 1 == 0 {
         return Err(Refusal::Link);
     }
     let (mut ethertype, mut rest) = take::<2>(rest, Refusal::Link)?;
@@ -101,7 +102,13 @@ fn deliver_ipv4(host: &Host, packet: &[u8]) -> Result<Datagram, Refusal> {
     }
     let [source, destination] =
         [12, 16].map(|at| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
-    let nobody = matches!(source.octets()[0], 0 | 127 | 224..=255);
+    let nobody = matches!(source.octets()[0], 127 | 224..=239)
+        || source.is_broadcast()
+        || source.is_unspecified();
+    // Linux routes these since 2.6.25 and 5.3.
+    if matches!(source.octets()[0], 0 | 240..) && !nobody {
+        return Err(Refusal::Unusual);
+    }
     if nobody || host.addresses.contains(&source.into()) {
         return Err(Refusal::Source);
     }
@@ -126,11 +133,14 @@ fn deliver_ipv6(host: &Host, packet: &[u8]) -> Result<Datagram, Refusal> {
         octets.copy_from_slice(&header[at..at + 16]);
         Ipv6Addr::from(octets)
     });
-    let nobody = source.is_multicast()
-        || source.is_unspecified()
-        || source.is_loopback()
-        || source.to_ipv4_mapped().is_some();
-    if nobody || host.addresses.contains(&source.into()) {
+    // The answer to nobody, or to ourselves, never leaves, but the query does arrive.
+    let nowhere = source.is_unspecified()
+        || source.to_ipv4_mapped().is_some()
+        || host.addresses.contains(&source.into());
+    if nowhere {
+        return Err(Refusal::Unusual);
+    }
+    if source.is_multicast() || source.is_loopback() {
         return Err(Refusal::Source);
     }
     if !host.addresses.contains(&destination.into()) {
