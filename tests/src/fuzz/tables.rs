@@ -10,8 +10,14 @@ use router_userspace::latency;
 pub fn tables(octets: &[u8]) {
     let lines = octets.iter().filter(|&&octet| octet == b'\n').count() + 1;
     let faults = [geo::overrides("t.csv", octets).err(), latency::parse("t.csv", octets).err()];
-    for fault in faults.iter().flatten().flatten() {
-        assert!((1..=lines).contains(&fault.line) && !fault.message.is_empty(), "{fault}: of {lines} lines");
+    for faults in faults.iter().flatten() {
+        let (last, others) = faults.split_last().expect("refused without a reason");
+        for fault in others {
+            assert!((1..=lines).contains(&fault.line), "{fault}: of {lines} lines");
+        }
+        // How many more there are is about the file as a whole.
+        assert!((0..=lines).contains(&last.line) && (last.line > 0 || others.len() > 1), "{last}");
+        assert!(faults.iter().all(|fault| !fault.message.is_empty()), "says nothing");
     }
 }
 
