@@ -79,8 +79,8 @@ fn build() -> Result<()> {
     lock()?;
     let target = setup::target()?;
     let wrapper = shell::root().join("fuzz/rustc.sh");
-    let mut cargo = cargo(&["build", "--locked", "--bins", "--target-dir"])?;
-    shell::run(cargo.arg(target).env("RUSTC_WRAPPER", wrapper))
+    let mut cargo = cargo(&["build", "--locked", "--bins"])?;
+    shell::run(cargo.arg("--target-dir").arg(target).env("RUSTC_WRAPPER", wrapper))
 }
 
 /// `fuzz/Cargo.lock` holds the versions of `Cargo.lock`; it is made anew from it when a dependency was added.
