@@ -37,14 +37,12 @@ fn netns_a_kernel_delivers_what_the_model_says() {
     ));
     sender.sh("ip link set xr1 up");
     // A kernel may be without VLAN devices; then it refuses all tags.
-    let vlans = host.sh(
-        "for id in 7 4094; do
+    let vlans = host.sh("for id in 7 4094; do
              ip link add link xr0 name v$id type vlan id $id 2>&1 || exit 0; ip link set v$id up
              for inner in 7 4094; do
                  ip link add link v$id name v$id.$inner type vlan id $inner; ip link set v$id.$inner up
              done
-         done",
-    );
+         done");
     let vlans = if vlans.is_empty() { vec![7, 4094] } else { Vec::new() };
     let sockets = host.run(|| {
         [SocketAddr::from((SERVICE4, 53)), SocketAddr::from((SERVICE6, 53))].map(|address| {
@@ -105,7 +103,8 @@ impl Wire {
             let right = match (&expected, found.as_slice()) {
                 (None, []) => true,
                 (Some(expected), [found]) => {
-                    (expected.source, expected.source_port, &expected.payload) == (found.0.ip(), found.0.port(), &found.1)
+                    (expected.source, expected.source_port, &expected.payload)
+                        == (found.0.ip(), found.0.port(), &found.1)
                 }
                 _ => false,
             };
@@ -187,8 +186,7 @@ fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     // SAFETY: reads a terminated string.
     to.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
     // SAFETY: reads an address of the size that is said.
-    let bound = unsafe {
-        libc::bind(fd, (&raw const to).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
-    };
+    let bound =
+        unsafe { libc::bind(fd, (&raw const to).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t) };
     if bound == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }

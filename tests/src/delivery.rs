@@ -102,9 +102,8 @@ fn deliver_ipv4(host: &Host, packet: &[u8]) -> Result<Datagram, Refusal> {
     }
     let [source, destination] =
         [12, 16].map(|at| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
-    let nobody = matches!(source.octets()[0], 127 | 224..=239)
-        || source.is_broadcast()
-        || source.is_unspecified();
+    let nobody =
+        matches!(source.octets()[0], 127 | 224..=239) || source.is_broadcast() || source.is_unspecified();
     // Linux routes these since 2.6.25 and 5.3.
     if matches!(source.octets()[0], 0 | 240..) && !nobody {
         return Err(Refusal::Unusual);
