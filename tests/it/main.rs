@@ -5,11 +5,14 @@
 mod agent;
 mod cases;
 mod conformance;
+mod corpus;
 mod datapath;
+mod delivery;
 mod differential;
 mod examples;
 mod health;
 mod large;
+mod mutation;
 mod packets;
 mod ready;
 mod refuse;

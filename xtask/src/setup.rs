@@ -36,6 +36,8 @@ pub fn run() -> Result<()> {
 pub enum Need {
     /// Compiler and linker.
     Build,
+    /// Also a compiler for C++, which libFuzzer is written in.
+    Fuzz,
     /// Also dnsperf and the tools that networks are made of and looked at with.
     Everything,
 }
@@ -118,7 +120,7 @@ fn missing(need: Need) -> Result<Vec<Missing>> {
         missing.push(Missing::Linker);
     }
     for program in packages::PROGRAMS {
-        let needed = need == Need::Everything || program.builds;
+        let needed = need == Need::Everything || program.need == Need::Build || program.need == need;
         if needed && !program.is_there() {
             missing.push(Missing::Program(program));
         }

@@ -69,6 +69,9 @@ pub(super) struct Answer<'m> {
     pub further: Vec<RecordSet<'m>>,
     /// SCOPE PREFIX-LENGTH of a client subnet in the reply.
     pub scope: u8,
+    /// Whether names in record data are written whole, as the fast path's ready-made CNAME records have them:
+    /// both give the same octets then.
+    pub whole_names: bool,
     /// How the reply is counted.
     pub counter: Counter,
     /// Whether the same question may be given the same answer again.
@@ -96,6 +99,7 @@ impl Answer<'_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_names: false,
             counter,
             keep: Keep::No,
         }
@@ -130,7 +134,15 @@ pub(super) fn answer<'m>(
         // RFC 9824 §3.2: the type only ever stands in an NSEC record.
         return Answer::to_fault(Fault::Format);
     }
-    let walk = Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0, keep: Keep::No };
+    let walk = Walk {
+        snapshot,
+        qtype: question.qtype,
+        asker,
+        answers: Vec::new(),
+        scope: 0,
+        whole_names: false,
+        keep: Keep::No,
+    };
     walk.run(&question.name, random)
 }
 
@@ -164,6 +176,8 @@ struct Walk<'m, 'a> {
     asker: &'a Asker,
     answers: Vec<RecordSet<'m>>,
     scope: u8,
+    /// Whether a profile answers QNAME itself with a CNAME.
+    whole_names: bool,
     keep: Keep,
 }
 
@@ -262,6 +276,7 @@ impl<'m> Walk<'m, '_> {
             // ANY asks for whatever there is.
             return if asked == Asked::Any { self.only_type(at, zone, node) } else { End::Nodata(zone) };
         }
+        self.whole_names = rtype == rtype::CNAME && self.answers.is_empty();
         self.answers.push(RecordSet {
             owner: Cow::Owned(at.clone()),
             rtype,
@@ -338,6 +353,7 @@ impl<'m> Walk<'m, '_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_names: self.whole_names,
             counter: Counter::ServerRecords,
             keep: self.keep,
         };

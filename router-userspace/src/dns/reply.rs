@@ -39,7 +39,11 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
             .to_wire()
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new() };
+    let mut writer = Writer {
+        octets: Vec::with_capacity(limit.min(512)),
+        targets: Vec::new(),
+        whole_names: answer.whole_names,
+    };
     writer.octets.extend_from_slice(&[0; 12]);
     if let Some(question) = &query.question {
         writer.octets.extend_from_slice(question.octets);
@@ -196,6 +200,8 @@ struct Writer {
     octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
+    /// Whether names in record data are not compressed.
+    whole_names: bool,
 }
 
 impl Writer {
@@ -227,6 +233,7 @@ impl Writer {
     /// Record data; names in it are compressed only where every resolver knows the type (RFC 3597 §4).
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
+            rtype::CNAME if self.whole_names => (rdata.len(), 0),
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),
