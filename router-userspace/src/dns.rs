@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use router_common::counter::Counter;
@@ -17,9 +17,11 @@ mod answer;
 mod edns;
 mod query;
 mod random;
+mod ready;
 mod reply;
 mod server;
 mod show;
+mod sockopt;
 mod tcp;
 mod tsig;
 mod udp;
@@ -29,7 +31,9 @@ mod tests;
 
 use answer::Answer;
 use query::Query;
-pub use server::{Limits, Server, serve, serve_within};
+pub use ready::{Ready, Replied};
+use reply::Reply;
+pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
 
 /// What is answered from: immutable, replaced as a whole.
@@ -69,25 +73,43 @@ pub enum Transport {
 
 /// What happened to queries, by [`Counter`]. Shared by all sockets; also holds the fast path's counters,
 /// which stay zero here.
-pub struct Counts([AtomicU64; Counter::COUNT]);
+#[derive(Default)]
+pub struct Counts([Shard; SHARDS]);
 
-impl Default for Counts {
+/// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
+/// the cache from each other with every query.
+const SHARDS: usize = 16;
+
+#[repr(align(128))]
+struct Shard([AtomicU64; Counter::COUNT]);
+
+impl Default for Shard {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; Counter::COUNT])
     }
 }
 
+thread_local! {
+    /// Where this thread counts.
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
 impl Counts {
     /// Counts one.
     pub fn add(&self, counter: Counter) {
-        if let Some(count) = self.0.get(counter as usize) {
+        let shard = SHARD.with(|&shard| shard);
+        if let Some(count) = self.0.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often it happened.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0.get(counter as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        let counts = self.0.iter().filter_map(|shard| shard.0.get(counter as usize));
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -102,17 +124,47 @@ pub fn respond(
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    let Some(query) = Query::parse(query) else {
+    let query = take_down(query, counts)?;
+    Some(settle(service, &query, client, random, counts).octets)
+}
+
+/// Reads a query, or counts that it gets no reply.
+fn take_down<'q>(query: &'q [u8], counts: &Counts) -> Option<Query<'q>> {
+    let query = Query::parse(query);
+    if query.is_none() {
         counts.add(Counter::ServerDropped);
-        return None;
-    };
+    }
+    query
+}
+
+/// Who asks, as decisions see it.
+fn asker(query: &Query<'_>, client: &Client) -> Asker {
+    let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
+    Asker { source: client.source.to_canonical(), ecs: subnet.and_then(|subnet| subnet.prefix) }
+}
+
+/// The longest reply to a query.
+fn limit(settings: &Dns, query: &Query<'_>, client: &Client) -> usize {
+    match (client.transport, &query.edns) {
+        (Transport::Tcp, _) => usize::from(u16::MAX),
+        (Transport::Udp, None) => 512,
+        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
+    }
+}
+
+/// Answers a query that was read, and counts how.
+fn settle(
+    service: &Service,
+    query: &Query<'_>,
+    client: &Client,
+    random: &mut dyn FnMut() -> u64,
+    counts: &Counts,
+) -> Reply {
     let answer = match (query.fault, &query.question) {
         (None, Some(question)) => {
-            let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
-            let ecs = subnet.and_then(|subnet| subnet.prefix);
-            let asker = Asker { source: client.source.to_canonical(), ecs };
+            let asker = asker(query, client);
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
-            if ecs.is_none() {
+            if asker.ecs.is_none() {
                 // What was decided by the source address holds for nobody's subnet (RFC 7871 §7.1.2).
                 answer.scope = 0;
             }
@@ -120,15 +172,11 @@ pub fn respond(
         }
         (fault, _) => Answer::to_fault(fault.unwrap_or(query::Fault::Format)),
     };
-    let limit = match (client.transport, &query.edns) {
-        (Transport::Tcp, _) => usize::from(u16::MAX),
-        (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.settings.edns_size).max(512)),
-    };
-    let reply = reply::write(&query, &answer, limit, service.settings.edns_size);
+    let limit = limit(&service.settings, query, client);
+    let reply = reply::write(query, &answer, limit, service.settings.edns_size);
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }
-    Some(reply.octets)
+    reply
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,11 +49,38 @@ impl Default for Probes {
 pub struct Dns {
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// `[tcp]`.
+    pub tcp: Tcp,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232 }
+        Self { edns_size: 1232, tcp: Tcp::default() }
+    }
+}
+
+/// What DNS over TCP may take: the `[tcp]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tcp {
+    /// Connections open at a time, on all listen addresses, at least 1.
+    pub connections: usize,
+    /// Of those, connections of one client: an IPv4 address or an IPv6 /56. At least 1.
+    pub connections_per_client: usize,
+    /// How long a connection may go without a reply, also when a query is being sent or a reply is not being
+    /// taken, while at least half of `connections` are free; less when fewer are.
+    pub idle: Duration,
+    /// Whether a query may come with the first segment (RFC 7413), where the kernel can.
+    pub fast_open: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            connections_per_client: 100,
+            idle: Duration::from_secs(10),
+            fast_open: true,
+        }
     }
 }
 

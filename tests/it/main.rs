@@ -4,6 +4,7 @@
 
 mod agent;
 mod cases;
+mod conformance;
 mod corpus;
 mod datapath;
 mod delivery;
@@ -13,6 +14,8 @@ mod health;
 mod large;
 mod mutation;
 mod packets;
+mod ready;
 mod refuse;
 mod reload;
+mod tcp;
 mod zonefile;

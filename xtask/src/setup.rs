@@ -36,8 +36,6 @@ pub fn run() -> Result<()> {
 pub enum Need {
     /// Compiler and linker.
     Build,
-    /// Also a compiler for C++, which libFuzzer is written in.
-    Fuzz,
     /// Also dnsperf and the tools that networks are made of and looked at with.
     Everything,
 }
@@ -48,7 +46,7 @@ pub fn ensure(need: Need) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// Installs one more package, for a task that can do without.
+/// Installs one more package, for a task that can do without. Services that it brings are not started.
 pub fn install_package(package: &str) -> Result<()> {
     if !packages::is_debian() {
         bail!("only Debian's packages are installed by us");
@@ -120,8 +118,8 @@ fn missing(need: Need) -> Result<Vec<Missing>> {
         missing.push(Missing::Linker);
     }
     for program in packages::PROGRAMS {
-        let needed = need == Need::Everything || program.need == Need::Build || program.need == need;
-        if needed && shell::find(program.name).is_none() {
+        let needed = need == Need::Everything || program.builds;
+        if needed && !program.is_there() {
             missing.push(Missing::Program(program));
         }
     }

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Probes, Stale, XdpMode};
+use crate::settings::{Probes, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -56,6 +57,11 @@ control = "/run/x.sock"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
+[tcp]
+connections = 500
+connections_per_client = 20
+idle = "1m"
+fast_open = false
 [probes]
 per_second = 100
 in_flight = 10
@@ -151,6 +157,9 @@ fn every_key_arrives() {
     assert_eq!(server.control, Path::new("/run/x.sock"));
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
+    let tcp =
+        Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
+    assert_eq!(server.dns.tcp, tcp);
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);
