@@ -23,7 +23,10 @@ const LONGEST: u32 = 4096;
 
 /// Builds all targets, and runs this one, or each, for so many seconds.
 pub fn run(target: Option<&str>, seconds: u64) -> Result<()> {
-    setup::ensure(setup::Need::Fuzz)?;
+    setup::ensure(setup::Need::Build)?;
+    if shell::find("c++").is_none() {
+        setup::install_package("build-essential")?;
+    }
     let names = names()?;
     let chosen: Vec<&str> = match target {
         None => names.iter().map(String::as_str).collect(),

@@ -36,8 +36,6 @@ pub fn run() -> Result<()> {
 pub enum Need {
     /// Compiler and linker.
     Build,
-    /// Also a compiler for C++, which libFuzzer is written in.
-    Fuzz,
     /// Also dnsperf and the tools that networks are made of and looked at with.
     Everything,
 }
@@ -120,7 +118,7 @@ fn missing(need: Need) -> Result<Vec<Missing>> {
         missing.push(Missing::Linker);
     }
     for program in packages::PROGRAMS {
-        let needed = need == Need::Everything || program.need == Need::Build || program.need == need;
+        let needed = need == Need::Everything || program.builds;
         if needed && !program.is_there() {
             missing.push(Missing::Program(program));
         }

@@ -69,9 +69,9 @@ pub(super) struct Answer<'m> {
     pub further: Vec<RecordSet<'m>>,
     /// SCOPE PREFIX-LENGTH of a client subnet in the reply.
     pub scope: u8,
-    /// Whether names in record data are written whole, as the fast path's ready-made CNAME records have them:
-    /// both give the same octets then.
-    pub whole_names: bool,
+    /// Whether the target of an alias is written whole, as in the fast path's ready-made records: both give the
+    /// same octets then.
+    pub whole_target: bool,
     /// How the reply is counted.
     pub counter: Counter,
     /// Whether the same question may be given the same answer again.
@@ -99,7 +99,7 @@ impl Answer<'_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
-            whole_names: false,
+            whole_target: false,
             counter,
             keep: Keep::No,
         }
@@ -140,8 +140,8 @@ pub(super) fn answer<'m>(
         asker,
         answers: Vec::new(),
         scope: 0,
-        whole_names: false,
         keep: Keep::No,
+        decided: false,
     };
     walk.run(&question.name, random)
 }
@@ -176,8 +176,8 @@ struct Walk<'m, 'a> {
     asker: &'a Asker,
     answers: Vec<RecordSet<'m>>,
     scope: u8,
-    /// Whether a profile answers QNAME itself with a CNAME.
-    whole_names: bool,
+    /// Whether a profile decided on QNAME itself.
+    decided: bool,
     keep: Keep,
 }
 
@@ -261,6 +261,7 @@ impl<'m> Walk<'m, '_> {
         asked: Asked,
         random: &mut dyn FnMut() -> u64,
     ) -> End<'m> {
+        self.decided = self.answers.is_empty();
         if self.keep == Keep::Everybody {
             self.keep = Keep::Decided(profile, asked);
         }
@@ -276,7 +277,6 @@ impl<'m> Walk<'m, '_> {
             // ANY asks for whatever there is.
             return if asked == Asked::Any { self.only_type(at, zone, node) } else { End::Nodata(zone) };
         }
-        self.whole_names = rtype == rtype::CNAME && self.answers.is_empty();
         self.answers.push(RecordSet {
             owner: Cow::Owned(at.clone()),
             rtype,
@@ -353,7 +353,7 @@ impl<'m> Walk<'m, '_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
-            whole_names: self.whole_names,
+            whole_target: self.decided,
             counter: Counter::ServerRecords,
             keep: self.keep,
         };

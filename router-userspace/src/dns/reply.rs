@@ -42,7 +42,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
     let mut writer = Writer {
         octets: Vec::with_capacity(limit.min(512)),
         targets: Vec::new(),
-        whole_names: answer.whole_names,
+        whole_target: answer.whole_target,
     };
     writer.octets.extend_from_slice(&[0; 12]);
     if let Some(question) = &query.question {
@@ -200,8 +200,8 @@ struct Writer {
     octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
-    /// Whether names in record data are not compressed.
-    whole_names: bool,
+    /// Whether the target of a CNAME is not compressed.
+    whole_target: bool,
 }
 
 impl Writer {
@@ -233,7 +233,7 @@ impl Writer {
     /// Record data; names in it are compressed only where every resolver knows the type (RFC 3597 §4).
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
-            rtype::CNAME if self.whole_names => (rdata.len(), 0),
+            rtype::CNAME if self.whole_target => (rdata.len(), 0),
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),

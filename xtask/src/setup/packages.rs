@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use super::Need;
 use crate::shell;
 
 /// A program, or a module of Python, that must be there.
@@ -14,8 +13,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Debian package that holds it.
     package: &'static str,
-    /// What needs it.
-    pub need: Need,
+    /// Whether building needs it, and not only the tests and the demo.
+    pub builds: bool,
     /// Whether it is a module of Python, not a program.
     module: bool,
 }
@@ -33,28 +32,28 @@ impl Program {
     }
 }
 
-const fn program(name: &'static str, package: &'static str, need: Need) -> Program {
-    Program { name, package, need, module: false }
+const fn program(name: &'static str, package: &'static str, builds: bool) -> Program {
+    Program { name, package, builds, module: false }
 }
 
 const fn module(name: &'static str, package: &'static str) -> Program {
-    Program { name, package, need: Need::Everything, module: true }
+    Program { name, package, builds: false, module: true }
 }
 
 /// All of them.
 pub const PROGRAMS: &[Program] = &[
-    program("cc", "build-essential", Need::Build),
-    program("c++", "build-essential", Need::Fuzz),
-    program("ip", "iproute2", Need::Everything),
-    program("ethtool", "ethtool", Need::Everything),
-    program("dnsperf", "dnsperf", Need::Everything),
-    program("dig", "bind9-dnsutils", Need::Everything),
-    program("kdig", "knot-dnsutils", Need::Everything),
-    program("drill", "ldnsutils", Need::Everything),
-    program("zonemaster-cli", "zonemaster-cli", Need::Everything),
-    program("python3", "python3", Need::Everything),
+    program("cc", "build-essential", true),
+    program("c++", "build-essential", false), // of libFuzzer
+    program("ip", "iproute2", false),
+    program("ethtool", "ethtool", false),
+    program("dnsperf", "dnsperf", false),
+    program("dig", "bind9-dnsutils", false),
+    program("kdig", "knot-dnsutils", false),
+    program("drill", "ldnsutils", false),
+    program("zonemaster-cli", "zonemaster-cli", false),
+    program("python3", "python3", false),
     module("dns.message", "python3-dnspython"),
-    program("tcpdump", "tcpdump", Need::Everything),
+    program("tcpdump", "tcpdump", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.
