@@ -13,8 +13,12 @@ use router_common::decide::{Asker, Snapshot};
 
 use crate::settings::Dns;
 
+mod account;
 mod answer;
+mod chaos;
+mod cookie;
 mod edns;
+mod limit;
 mod query;
 mod random;
 mod reply;
@@ -27,8 +31,13 @@ mod udp;
 #[cfg(test)]
 mod tests;
 
-use answer::Answer;
-use query::Query;
+use account::Account;
+use answer::{Answer, Rcode};
+use chaos::CLASS_CH;
+use cookie::{Cookie, Jar};
+use edns::Ours;
+use query::{Fault, Query};
+use reply::Reply;
 pub use server::{Limits, Server, serve, serve_within};
 pub use show::{Shown, record_type, show, type_name};
 
@@ -38,12 +47,15 @@ pub struct Service {
     pub snapshot: Snapshot,
     /// How it is answered.
     pub settings: Arc<Dns>,
+    /// Makes cookies, when they are configured.
+    cookies: Option<Jar>,
 }
 
 impl Service {
     /// Answers from `snapshot` as `settings` say.
     pub fn new(snapshot: Snapshot, settings: Arc<Dns>) -> Self {
-        Self { snapshot, settings }
+        let cookies = settings.cookies.as_ref().and_then(Jar::new);
+        Self { snapshot, settings, cookies }
     }
 }
 
@@ -102,14 +114,29 @@ pub fn respond(
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
+    reply_to(service, query, client, random, counts).map(|reply| reply.octets)
+}
+
+/// [`respond`], with what the limit on replies needs to know.
+fn reply_to(
+    service: &Service,
+    query: &[u8],
+    client: &Client,
+    random: &mut dyn FnMut() -> u64,
+    counts: &Counts,
+) -> Option<Reply> {
     let Some(query) = Query::parse(query) else {
         counts.add(Counter::ServerDropped);
         return None;
     };
-    let answer = match (query.fault, &query.question) {
-        (None, Some(question)) => {
-            let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
-            let ecs = subnet.and_then(|subnet| subnet.prefix);
+    let settings = &service.settings;
+    let edns = query.edns.as_ref();
+    let cookie = service.cookies.as_ref().zip(edns.and_then(|edns| edns.cookie));
+    let cookie = cookie.map(|(jar, option)| jar.read(option, client.source, client.now.as_secs()));
+    let answer = match (&query.question, fault(service, &query, client, cookie)) {
+        (Some(question), None) if question.qclass == CLASS_CH => chaos::answer(settings, question),
+        (Some(question), None) => {
+            let ecs = edns.and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.prefix);
             let asker = Asker { source: client.source.to_canonical(), ecs };
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
             if ecs.is_none() {
@@ -118,17 +145,58 @@ pub fn respond(
             }
             answer
         }
-        (fault, _) => Answer::to_fault(fault.unwrap_or(query::Fault::Format)),
+        (_, Some(Wrong::Fault(fault))) => Answer::to_fault(fault),
+        (_, Some(Wrong::Cookie)) => Answer::bare(Rcode::BadCookie, Counter::ServerCookie),
+        (None, None) => Answer::bare(Rcode::NoError, Counter::ServerCookie),
     };
-    let limit = match (client.transport, &query.edns) {
+    let limit = match (client.transport, edns) {
         (Transport::Tcp, _) => usize::from(u16::MAX),
         (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.settings.edns_size).max(512)),
+        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
     };
-    let reply = reply::write(&query, &answer, limit, service.settings.edns_size);
+    let keepalive = edns.is_some_and(|edns| edns.keepalive.is_some()) && client.transport == Transport::Tcp;
+    let ours = Ours {
+        udp_size: settings.edns_size,
+        cookie: cookie.and_then(|cookie| cookie.payload()),
+        nsid: settings.nsid.as_deref().filter(|_| edns.is_some_and(|edns| edns.nsid)),
+        keepalive: keepalive.then_some(settings.tcp_idle),
+    };
+    let mut reply = reply::write(&query, &answer, limit, ours);
+    if matches!(cookie, Some(Cookie::Good(_))) {
+        reply.account = Account::EXEMPT;
+    }
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }
-    Some(reply.octets)
+    Some(reply)
+}
+
+/// Why a query is not looked at further.
+enum Wrong {
+    Fault(Fault),
+    /// BADCOOKIE.
+    Cookie,
+}
+
+/// What is wrong with a query, as its options and our settings have it.
+fn fault(service: &Service, query: &Query<'_>, client: &Client, cookie: Option<Cookie>) -> Option<Wrong> {
+    let format = Some(Wrong::Fault(Fault::Format));
+    let keepalive = query.edns.as_ref().and_then(|edns| edns.keepalive);
+    match (query.fault, cookie) {
+        (None | Some(Fault::NoQuestion), Some(Cookie::Malformed)) => format,
+        // RFC 7873 §5.4: the cookie is all there is to answer.
+        (Some(Fault::NoQuestion), Some(Cookie::Bad(_))) => Some(Wrong::Cookie),
+        (Some(Fault::NoQuestion), Some(_)) => None,
+        (Some(fault), _) => Some(Wrong::Fault(fault)),
+        // RFC 7828 §3.3.1: clients have nothing to say in it, and over UDP it means nothing.
+        _ if client.transport == Transport::Tcp && keepalive.is_some_and(|told| !told.is_empty()) => format,
+        (None, Some(Cookie::New(_) | Cookie::Bad(_)))
+            if client.transport == Transport::Udp
+                && service.cookies.as_ref().is_some_and(|jar| jar.require) =>
+        {
+            Some(Wrong::Cookie)
+        }
+        _ => None,
+    }
 }

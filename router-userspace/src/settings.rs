@@ -3,6 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+mod cookies;
+mod rate_limit;
+
+pub use cookies::{Cookies, Secret};
+pub use rate_limit::RateLimit;
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,11 +55,32 @@ impl Default for Probes {
 pub struct Dns {
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// What tells this server from others on its address, for those who ask by NSID (RFC 5001); 1..=255
+    /// octets.
+    pub nsid: Option<Vec<u8>>,
+    /// TXT of `version.bind` and `version.server`, 1..=255 octets.
+    pub version: Option<String>,
+    /// TXT of `id.server` and `hostname.bind` (RFC 4892), 1..=255 octets.
+    pub id: Option<String>,
+    /// What clients are told of how long an idle TCP connection stays open (RFC 7828).
+    pub tcp_idle: Duration,
+    /// DNS cookies; `None`: not known here.
+    pub cookies: Option<Cookies>,
+    /// Response rate limiting over UDP; `None`: off.
+    pub rate_limit: Option<RateLimit>,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232 }
+        Self {
+            edns_size: 1232,
+            nsid: None,
+            version: None,
+            id: None,
+            tcp_idle: Duration::from_secs(10),
+            cookies: None,
+            rate_limit: None,
+        }
     }
 }
 

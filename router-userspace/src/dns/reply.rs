@@ -3,8 +3,9 @@
 
 use router_common::model::rtype;
 
+use super::account::Account;
 use super::answer::{Answer, RecordSet};
-use super::edns::ReplyOpt;
+use super::edns::{Ours, ReplyOpt};
 use super::query::{Query, name_len};
 use super::tsig::Signature;
 
@@ -24,17 +25,52 @@ pub(super) struct Reply {
     pub octets: Vec<u8>,
     /// Whether TC is set.
     pub truncated: bool,
+    /// What the limit on replies counts it under.
+    pub account: Account,
+    /// Where its parts stand.
+    pub parts: Parts,
 }
 
-/// Writes the reply to a query. `limit` is the largest message; `udp_size` is told in OPT.
-pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_size: u16) -> Reply {
+/// What is left of a reply when it is truncated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Parts {
+    /// Octets of header and question.
+    question_end: u16,
+    /// Where OPT starts.
+    opt: u16,
+    /// Octets of OPT, 0 without one.
+    opt_len: u16,
+}
+
+impl Parts {
+    /// Leaves header, question and OPT of a reply, and sets TC (RFC 2181 §9, RFC 6891 §7).
+    pub fn truncate(self, octets: &mut Vec<u8>) {
+        let [end, opt, len] = [self.question_end, self.opt, self.opt_len].map(usize::from);
+        if octets.len() < opt + len || opt < end {
+            return;
+        }
+        octets.copy_within(opt..opt + len, end);
+        octets.truncate(end + len);
+        if let Some([_, _, flags, _, _, _, counts @ ..]) = octets.first_chunk_mut::<12>() {
+            *flags |= 0x02;
+            *counts = [0, 0, 0, 0, 0, u8::from(len > 0)];
+        }
+    }
+}
+
+/// Writes the reply to a query. `limit` is the largest message; `ours` goes into OPT.
+pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: Ours<'_>) -> Reply {
     let opt = query.edns.as_ref().map(|edns| {
         let client_subnet = edns.client_subnet.map(|subnet| (subnet, answer.scope));
-        ReplyOpt { udp_size, rcode_high: answer.rcode.high(), dnssec_ok: edns.dnssec_ok, client_subnet }
-            .to_wire()
+        let (rcode_high, dnssec_ok) = (answer.rcode.high(), edns.dnssec_ok);
+        let question = query.question.as_ref().map_or(0, |question| question.octets.len());
+        let room = limit.saturating_sub(12 + question);
+        ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new() };
+    // Records are of the class that was asked for.
+    let class = query.question.as_ref().map_or(CLASS_IN, |question| question.qclass);
+    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new(), class };
     writer.octets.extend_from_slice(&[0; 12]);
     if let Some(question) = &query.question {
         writer.octets.extend_from_slice(question.octets);
@@ -66,6 +102,9 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
             counts[2] = more;
         }
     }
+    // A message has at most 65,535 octets.
+    let parts =
+        Parts { question_end: bare as u16, opt: writer.octets.len() as u16, opt_len: opt.len() as u16 };
     if !opt.is_empty() {
         writer.octets.extend_from_slice(&opt);
         counts[2] += 1;
@@ -86,7 +125,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
     for (to, from) in writer.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
         *to = from;
     }
-    Reply { octets: writer.octets, truncated }
+    Reply { octets: writer.octets, truncated, account: answer.account, parts }
 }
 
 /// A record that does not fit.
@@ -97,6 +136,8 @@ struct Writer {
     octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
+    /// CLASS of every record.
+    class: u16,
 }
 
 impl Writer {
@@ -104,7 +145,7 @@ impl Writer {
         for rdata in set.rdata.iter() {
             self.name(set.owner.as_wire());
             self.octets.extend_from_slice(&set.rtype.to_be_bytes());
-            self.octets.extend_from_slice(&CLASS_IN.to_be_bytes());
+            self.octets.extend_from_slice(&self.class.to_be_bytes());
             self.octets.extend_from_slice(&set.ttl.to_be_bytes());
             let at = self.octets.len();
             self.octets.extend_from_slice(&[0; 2]);

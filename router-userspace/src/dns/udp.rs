@@ -11,9 +11,11 @@ use router_common::counter::Counter;
 use socket2::{Domain, MaybeUninitSlice, MsgHdr, MsgHdrMut, Protocol, SockAddr, SockRef, Socket, Type};
 use tokio::io::Interest;
 
+use super::limit::Action;
 use super::random::Random;
+use super::reply::Reply;
 use super::server::Shared;
-use super::{Client, Transport, respond};
+use super::{Client, Transport, reply_to};
 use crate::clock::unix_now;
 
 /// Largest UDP payload.
@@ -52,15 +54,16 @@ pub(super) async fn answer(socket: tokio::net::UdpSocket, mut shared: Shared) {
         if shared.services.has_changed().unwrap_or(false) {
             service = shared.services.borrow_and_update().clone();
         }
-        let reply = respond(
-            &service,
-            inbox.message(len),
-            &Client { source: source.ip(), transport: Transport::Udp, now: unix_now() },
-            &mut || random.next(),
-            &shared.counts,
-        );
-        let Some(reply) = reply else { continue };
-        let sent = socket.async_io(Interest::WRITABLE, || send(&socket, &reply, source, local)).await;
+        let client = Client { source: source.ip(), transport: Transport::Udp, now: unix_now() };
+        let reply = reply_to(&service, inbox.message(len), &client, &mut || random.next(), &shared.counts);
+        let Some(Reply { mut octets, account, parts, .. }) = reply else { continue };
+        let limit = service.settings.rate_limit.as_ref();
+        match shared.limiter.judge(limit, &account, client.source, client.now, &shared.counts) {
+            Action::Send => {}
+            Action::Truncate => parts.truncate(&mut octets),
+            Action::Drop => continue,
+        }
+        let sent = socket.async_io(Interest::WRITABLE, || send(&socket, &octets, source, local)).await;
         if let Err(error) = sent {
             log::debug!("{source}: cannot send a DNS reply: {error}");
         }
