@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::reader::{Table, choice, text, whole};
+use super::values::{octets, short_text};
 use super::warnings::Warnings;
 use crate::settings::{Dns, Probes, Server, Stale, XdpMode};
 
@@ -69,6 +70,9 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
         dns.edns_size = size;
     }
+    dns.nsid = table.take("nsid", octets);
+    dns.version = table.take("version", short_text);
+    dns.id = table.take("id", short_text);
     server.dns = Arc::new(dns);
     table.finish();
     server
