@@ -15,7 +15,7 @@ pub struct RateLimit {
     pub referrals_per_second: u32,
     /// Errors per second, 0 = without limit.
     pub errors_per_second: u32,
-    /// Seconds of silence, 1..=3600, after which an account is always in credit again.
+    /// Seconds, 1..=3600, of replies that an account can be in debt with; silence for as long pays it all.
     pub window: u32,
     /// Every how-manieth of the responses over the limit is sent truncated instead of dropped: 0 = none,
     /// 1 = all, at most 10.
