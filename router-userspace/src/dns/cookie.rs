@@ -94,9 +94,10 @@ impl Jar {
         let hash = u64::from_le_bytes([h0, h1, h2, h3, h4, h5, h6, h7]);
         // One comparison of whole words for each secret: the time it takes says nothing of the hash.
         let by_first = hash_of(&self.signs, client_cookie, &head, client) ^ hash == 0;
-        let by_other = self.others.iter().fold(false, |good, secret| {
-            good | (hash_of(secret, client_cookie, &head, client) ^ hash == 0)
-        });
+        let by_other = self
+            .others
+            .iter()
+            .fold(false, |good, secret| good | (hash_of(secret, client_cookie, &head, client) ^ hash == 0));
         match (by_first, by_other) {
             (true, _) if age <= RENEWAL => Cookie::Good(sent),
             (false, false) => Cookie::Bad(fresh()),

@@ -52,10 +52,7 @@ pub(super) struct Limiter {
 impl Default for Limiter {
     /// An empty table; it takes memory when the first reply is judged.
     fn default() -> Self {
-        Self {
-            key: RandomState::new(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        }
+        Self { key: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 }
 

@@ -30,7 +30,9 @@ fn names_that_are_set_are_answered_and_no_others() {
             let at = 12 + question(text, qtype, 3).len();
             assert_eq!(reply[at..at + 6], [0xc0, 12, 0, 16, 0, 3]);
         }
-        for (text, qtype) in [(text, A), (text, SOA), ("bind", TXT), ("x.version.bind", TXT), (WWW, A), (WWW, TXT)] {
+        for (text, qtype) in
+            [(text, A), (text, SOA), ("bind", TXT), ("x.version.bind", TXT), (WWW, A), (WWW, TXT)]
+        {
             check(&named, &chaos(text, qtype), "REFUSED qd1");
         }
         // In class IN the names are like any others.

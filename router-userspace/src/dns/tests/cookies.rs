@@ -149,7 +149,10 @@ fn a_reply_has_a_server_cookie_whatever_it_is() {
         (with_opt("example.org", A, 1232, &options), "REFUSED qd1"),
         (with_opt(WWW, 252, 1232, &options), "REFUSED qd1"),
         (class(3), "REFUSED qd1"),
-        ([header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &options)].concat(), "NOTIMP op4 qd1"),
+        (
+            [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &options)].concat(),
+            "NOTIMP op4 qd1",
+        ),
     ] {
         for transport in [Transport::Udp, Transport::Tcp] {
             let shown = show(&ask_over(&service, &query, transport).unwrap());
@@ -184,7 +187,11 @@ fn a_query_can_be_for_a_cookie_alone() {
         let bad = [b"ABCDEFGH".as_slice(), &[0; 16]].concat();
         check(&service, &ask_for(&bad), &format!("BADCOOKIE qd0\n{}", shown_cookie()));
         check(&service, &ask_for(b"ABC"), "FORMERR qd0\nopt v0 1232 []");
-        check(&service, &[header(0, [0, 0, 0, 1]), opt(1232, 0, &[])].concat(), "FORMERR qd0\nopt v0 1232 []");
+        check(
+            &service,
+            &[header(0, [0, 0, 0, 1]), opt(1232, 0, &[])].concat(),
+            "FORMERR qd0\nopt v0 1232 []",
+        );
         check(&service, &header(0, [0, 0, 0, 0]), "FORMERR qd0");
     }
     check(&super::service(), &ask_for(b"ABCDEFGH"), "FORMERR qd0\nopt v0 1232 []");
@@ -204,7 +211,8 @@ fn cookies_can_be_required_of_clients_that_have_them() {
     check_head(&strict, "a client without cookies", &plain(WWW, A), "NOERROR aa qd1");
     check_head(&strict, "a client without cookies", &with_opt(WWW, A, 1232, &[]), "NOERROR aa qd1");
     // What is an error anyway is told as such.
-    let notify = [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &option(10, &bad))].concat();
+    let notify =
+        [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &option(10, &bad))].concat();
     check_head(&strict, "NOTIMP", &notify, "NOTIMP op4 qd1");
 }
 

@@ -217,7 +217,11 @@ fn settings_change_and_accounts_stay() {
     bench.limit.window = 1;
     assert_eq!(bench.sent(answer(WWW), VICTIM, 0, 10), 0, "the debt is known");
     bench.limit.responses_per_second = 50;
-    assert_eq!(bench.sent(answer(WWW), VICTIM, 1000, 100), 45, "a second at the new rate, less the debt of 5");
+    assert_eq!(
+        bench.sent(answer(WWW), VICTIM, 1000, 100),
+        45,
+        "a second at the new rate, less the debt of 5"
+    );
     bench.limit.responses_per_second = 2;
     assert_eq!(bench.sent(answer(WWW), VICTIM, 9000, 100), 2, "credit is what a second is worth now");
     bench.limit.table_size = 1 << 20;

@@ -22,8 +22,14 @@ fn nsid_is_sent_when_it_is_asked_for_and_set() {
         ("twice", with_opt(WWW, A, 1232, &[option(3, &[]), option(3, &[])].concat())),
         ("NXDOMAIN", with_opt("nosuch.example.test", A, 1232, &option(3, &[]))),
         ("REFUSED", with_opt("example.org", A, 1232, &option(3, &[]))),
-        ("NOTIMP", [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &option(3, &[]))].concat()),
-        ("CH", [header(0, [1, 0, 0, 1]), question("id.server", TXT, 3), opt(1232, 0, &option(3, &[]))].concat()),
+        (
+            "NOTIMP",
+            [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &option(3, &[]))].concat(),
+        ),
+        (
+            "CH",
+            [header(0, [1, 0, 0, 1]), question("id.server", TXT, 3), opt(1232, 0, &option(3, &[]))].concat(),
+        ),
     ] {
         for transport in [Transport::Udp, Transport::Tcp] {
             assert_eq!(opt_of(&service, &query, transport), sent, "{why}");
@@ -33,11 +39,17 @@ fn nsid_is_sent_when_it_is_asked_for_and_set() {
         ("not asked", with_opt(WWW, A, 1232, &[])),
         ("another option", with_opt(WWW, A, 1232, &option(4, &[]))),
         // What options of a later version mean is not ours to say.
-        ("BADVERS", [header(0, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0x10000, &option(3, &[]))].concat()),
+        (
+            "BADVERS",
+            [header(0, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0x10000, &option(3, &[]))].concat(),
+        ),
     ] {
         assert_eq!(opt_of(&service, &query, Transport::Udp), "opt v0 1232 []", "{why}");
     }
-    assert_eq!(opt_of(&super::service(), &with_opt(WWW, A, 1232, &option(3, &[])), Transport::Udp), "opt v0 1232 []");
+    assert_eq!(
+        opt_of(&super::service(), &with_opt(WWW, A, 1232, &option(3, &[])), Transport::Udp),
+        "opt v0 1232 []"
+    );
 }
 
 #[test]
@@ -70,7 +82,10 @@ fn nsid_counts_in_the_size_of_the_reply() {
 fn keepalive_tells_the_idle_time_over_tcp_only() {
     let service = service();
     let asked = with_opt(WWW, A, 1232, &option(11, &[]));
-    assert_eq!(opt_of(&service, &asked, Transport::Tcp), format!("opt v0 1232 [{}]", hex(&option(11, &[0, 100]))));
+    assert_eq!(
+        opt_of(&service, &asked, Transport::Tcp),
+        format!("opt v0 1232 [{}]", hex(&option(11, &[0, 100])))
+    );
     assert_eq!(opt_of(&service, &asked, Transport::Udp), "opt v0 1232 []");
     assert_eq!(opt_of(&service, &with_opt(WWW, A, 1232, &[]), Transport::Tcp), "opt v0 1232 []");
     // A client has no time to tell.
