@@ -58,8 +58,7 @@ struct Reply {
 
 impl Reply {
     /// Reads a reply whose OPT is its last record.
-    fn new(octets: &[u8], query: &[u8]) -> Self {
-        assert_eq!(octets[..2], query[..2], "the id");
+    fn new(octets: &[u8]) -> Self {
         let mut rcode = u16::from(octets[3] & 0xf);
         let mut options = BTreeMap::new();
         if octets[11] > 0 {
@@ -106,20 +105,25 @@ impl Lab {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Sends queries one after the other, and gives the replies; `None` for those that stay out.
+    /// Sends queries, each with an id of its own, and gives the replies in the same order; `None` for those
+    /// that stay out until nothing has come for so long.
     fn ask_all(&self, queries: &[Query], patience: Duration) -> Vec<Option<Reply>> {
         self.pair.client.run(|| {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.connect((Pair::SERVER_ADDRESSES[0], 53)).expect("a route");
             socket.set_read_timeout(Some(patience)).expect("a timeout");
+            for query in queries {
+                socket.send(&query.bytes()).expect("sent");
+            }
+            let mut replies = vec![None; queries.len()];
             let mut buffer = [0; 1500];
-            let mut ask = |query: &Query| {
-                let query = query.bytes();
-                socket.send(&query).expect("sent");
-                let len = socket.recv(&mut buffer).ok()?;
-                Some(Reply::new(&buffer[..len], &query))
-            };
-            queries.iter().map(&mut ask).collect()
+            while replies.contains(&None) {
+                let Ok(len) = socket.recv(&mut buffer) else { break };
+                let id = u16::from_be_bytes([buffer[0], buffer[1]]);
+                let at = queries.iter().position(|query| query.id == id).expect("an id of ours");
+                replies[at] = Some(Reply::new(&buffer[..len]));
+            }
+            replies
         })
     }
 
@@ -139,7 +143,7 @@ impl Lab {
             stream.read_exact(&mut len).expect("a reply");
             let mut reply = vec![0; usize::from(u16::from_be_bytes(len))];
             stream.read_exact(&mut reply).expect("all of it");
-            Reply::new(&reply, &query)
+            Reply::new(&reply)
         })
     }
 
@@ -287,7 +291,7 @@ fn netns_the_rate_limit_is_switched_by_reloads() {
     let flood: Vec<Query> = (0..FLOOD)
         .map(|i| Query::new(&format!("n{i}.gslb.test"), A).edns(1232).with(|query| query.id = i as u16))
         .collect();
-    let brief = Duration::from_millis(20);
+    let brief = Duration::from_secs(1);
     let count = |replies: &[Option<Reply>]| {
         let whole = replies.iter().flatten().filter(|reply| !reply.truncated).count();
         (whole, replies.iter().flatten().count() - whole)
@@ -296,16 +300,16 @@ fn netns_the_rate_limit_is_switched_by_reloads() {
 
     let limit = |more: &str| {
         format!(
-            "[rate_limit]\nresponses_per_second = 1000\nnxdomains_per_second = 2\nwindow = 5\nslip = 3\n{more}\n"
+            "[rate_limit]\nresponses_per_second = 1000\nnxdomains_per_second = 2\nwindow = 600\nslip = 3\n{more}\n"
         )
     };
     lab.reload("", &limit(""));
     let mut replies = Vec::new();
     let limited = lab.moved(|| replies = lab.ask_all(&flood, brief));
     let (whole, truncated) = count(&replies);
-    // Each query that is not answered takes 20 ms: little credit comes in meanwhile, and none is left.
+    // A slow machine earns a little credit on the way.
     assert!((2..=6).contains(&whole), "{whole} whole replies");
-    assert!((15..=20).contains(&truncated), "{truncated} truncated replies");
+    assert_eq!(truncated, (FLOOD - whole) / 3);
     assert!(replies.iter().flatten().all(|reply| reply.rcode == 3 && reply.answers == 0));
     assert_eq!(limited["server_nxdomain"], FLOOD as u64);
     assert_eq!(limited["server_rate_slipped"], truncated as u64);

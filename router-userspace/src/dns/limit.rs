@@ -97,8 +97,9 @@ impl Limiter {
         let set = ((hash >> 32) as usize * sets) >> 32;
         let Some(ways) = entries.get_mut(set * WAYS..(set + 1) * WAYS) else { return Action::Send };
         let Some(entry) = find(ways, hash, now, rate) else { return Action::Send };
-        entry.refill(rate, now);
-        entry.spend(rate, limit)
+        let lowest = -(i64::from(rate) * i64::from(limit.window) * REPLY);
+        entry.refill(rate, lowest, now);
+        entry.spend(lowest, limit.slip)
     }
 }
 
@@ -134,7 +135,9 @@ struct Entry {
 
 impl Entry {
     /// Adds what the time since the last reply is worth.
-    fn refill(&mut self, rate: u32, now: u64) {
+    fn refill(&mut self, rate: u32, lowest: i64, now: u64) {
+        // A debt made under a higher rate or a longer window is not held against a client.
+        self.balance = self.balance.max(lowest);
         if now < self.at {
             if self.at - now > SKEW {
                 self.at = now;
@@ -147,14 +150,13 @@ impl Entry {
     }
 
     /// Takes one reply, and says what becomes of it.
-    fn spend(&mut self, rate: u32, limit: &RateLimit) -> Action {
-        let lowest = -(i64::from(rate) * i64::from(limit.window) * REPLY);
+    fn spend(&mut self, lowest: i64, slip: u32) -> Action {
         self.balance = (self.balance - REPLY).max(lowest);
         if self.balance >= 0 {
             return Action::Send;
         }
         self.over = self.over.wrapping_add(1);
-        if limit.slip > 0 && self.over.is_multiple_of(limit.slip) { Action::Truncate } else { Action::Drop }
+        if slip > 0 && self.over.is_multiple_of(slip) { Action::Truncate } else { Action::Drop }
     }
 }
 
