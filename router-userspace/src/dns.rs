@@ -189,7 +189,7 @@ fn fault(service: &Service, query: &Query<'_>, client: &Client, cookie: Option<C
         (Some(Fault::NoQuestion), Some(Cookie::Bad(_))) => Some(Wrong::Cookie),
         (Some(Fault::NoQuestion), Some(_)) => None,
         (Some(fault), _) => Some(Wrong::Fault(fault)),
-        // RFC 7828 §3.3.1: clients have nothing to say in it, and over UDP it means nothing.
+        // RFC 7828 §3.2.1: clients have nothing to say in it, and over UDP it means nothing.
         _ if client.transport == Transport::Tcp && keepalive.is_some_and(|told| !told.is_empty()) => format,
         (None, Some(Cookie::New(_) | Cookie::Bad(_)))
             if client.transport == Transport::Udp
