@@ -18,9 +18,11 @@ use crate::geo::{self, Wanted};
 use crate::latency;
 use crate::settings::Server;
 
+mod cookies;
 mod files;
 mod monitor;
 mod profile;
+mod rate_limit;
 mod reader;
 mod server;
 mod source;
@@ -168,6 +170,16 @@ impl Load<'_> {
         if let Some(table) = top.table("probes", "[probes]") {
             self.server.probes = server::probes(table);
         }
+        if let Some(table) = top.table("cookies", "[cookies]") {
+            let file = self.named(&table, "secret_file");
+            let file = file.map(|(path, octets)| (path.display().to_string(), octets));
+            let cookies = cookies::read(table, file, &mut self.warnings);
+            Arc::make_mut(&mut self.server.dns).cookies = cookies;
+        }
+        if let Some(table) = top.table("rate_limit", "[rate_limit]") {
+            let limit = rate_limit::read(table, &self.server, &mut self.warnings);
+            Arc::make_mut(&mut self.server.dns).rate_limit = Some(limit);
+        }
         if let Some(table) = top.table("geo", "[geo]") {
             self.geo(table);
         }
@@ -207,7 +219,7 @@ impl Load<'_> {
     fn include(&mut self, source: &Arc<Source>, faults: &Faults) {
         let Some(tree) = self.tree(source) else { return };
         let top = Table::new("an included file", source, faults, &tree, 0..0);
-        for key in ["server", "probes", "geo", "latency", "include"] {
+        for key in ["server", "probes", "cookies", "rate_limit", "geo", "latency", "include"] {
             top.refuse(key, "is allowed in the main file only");
         }
         self.zones_and_profiles(&top);

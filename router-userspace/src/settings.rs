@@ -5,6 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod cookies;
+mod rate_limit;
+
+pub use cookies::{Cookies, Secret};
+pub use rate_limit::RateLimit;
+
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XdpMode {
@@ -49,13 +55,32 @@ impl Default for Probes {
 pub struct Dns {
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// What tells this server from others on its address, for those who ask by NSID (RFC 5001); 1..=255
+    /// octets.
+    pub nsid: Option<Vec<u8>>,
+    /// TXT of `version.bind` and `version.server`, 1..=255 octets.
+    pub version: Option<String>,
+    /// TXT of `id.server` and `hostname.bind` (RFC 4892), 1..=255 octets.
+    pub id: Option<String>,
+    /// DNS cookies; `None`: not known here.
+    pub cookies: Option<Cookies>,
+    /// Response rate limiting over UDP; `None`: off.
+    pub rate_limit: Option<RateLimit>,
     /// `[tcp]`.
     pub tcp: Tcp,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232, tcp: Tcp::default() }
+        Self {
+            edns_size: 1232,
+            nsid: None,
+            version: None,
+            id: None,
+            tcp: Tcp::default(),
+            cookies: None,
+            rate_limit: None,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod differential;
 mod examples;
 mod health;
 mod large;
+mod options;
 mod packets;
 mod ready;
 mod refuse;

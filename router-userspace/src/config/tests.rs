@@ -6,7 +6,7 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Probes, Stale, Tcp, XdpMode};
+use crate::settings::{Cookies, Dns, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -57,11 +57,30 @@ control = "/run/x.sock"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
+nsid = "0x00fF7a"
+version = "x 1"
+id = "pop1"
 [tcp]
 connections = 500
 connections_per_client = 20
 idle = "1m"
 fast_open = false
+[cookies]
+enabled = true
+secret_file = "cookies.secret"
+require = true
+[rate_limit]
+responses_per_second = 20
+nodata_per_second = 0
+nxdomains_per_second = 5
+referrals_per_second = 6
+window = 3
+slip = 1
+ipv4_prefix = 32
+ipv6_prefix = 64
+exempt = ["10.0.0.0/8", "192.0.2.1-192.0.2.3"]
+dry_run = true
+table_size = 4096
 [probes]
 per_second = 100
 in_flight = 10
@@ -132,7 +151,8 @@ sensitivity = "20ms"
   subnets = ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1"]
 "#;
 
-const WHOLE_FILES: [(&str, &str); 6] = [
+const WHOLE_FILES: [(&str, &str); 7] = [
+    ("cookies.secret", "000102030405060708090a0b0c0d0e0f\nFFffFFffFFffFFffFFffFFffFFffFFff\n"),
     ("geo.csv", "prefix,code\n10.0.0.0/8,US-CA\n"),
     ("latency.csv", "prefix,region,milliseconds\n10.0.0.0/8,westeurope,3.5\n"),
     ("more.txt", "@ TXT \"in a file\"\n"),
@@ -160,6 +180,28 @@ fn every_key_arrives() {
     let tcp =
         Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
     assert_eq!(server.dns.tcp, tcp);
+    assert_eq!(server.dns.nsid.as_deref(), Some(&[0, 0xff, b'z'][..]));
+    assert_eq!((server.dns.version.as_deref(), server.dns.id.as_deref()), (Some("x 1"), Some("pop1")));
+    let secrets = vec![Secret(std::array::from_fn(|i| i as u8)), Secret([255; 16])];
+    assert_eq!(server.dns.cookies, Some(Cookies { secrets, require: true }));
+    let limit = server.dns.rate_limit.as_ref().unwrap();
+    let exempt: Vec<String> = limit.exempt.iter().map(ToString::to_string).collect();
+    assert_eq!(exempt, ["10.0.0.0/8", "192.0.2.1-192.0.2.3"]);
+    let expected = RateLimit {
+        responses_per_second: 20,
+        nodata_per_second: 0,
+        nxdomains_per_second: 5,
+        referrals_per_second: 6,
+        errors_per_second: 20,
+        window: 3,
+        slip: 1,
+        ipv4_prefix: 32,
+        ipv6_prefix: 64,
+        exempt: limit.exempt.clone(),
+        dry_run: true,
+        table_size: 4096,
+    };
+    assert_eq!(*limit, expected);
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);
@@ -167,7 +209,10 @@ fn every_key_arrives() {
     let place = config.model.regions()["westeurope"];
     assert_eq!((place.latitude, place.longitude), (52.37, 4.0));
     let sources: Vec<String> = config.sources.iter().map(|path| path.display().to_string()).collect();
-    assert_eq!(sources, ["c.toml", "geo.csv", "latency.csv", "more.txt", "file.zone", "profiles/b.toml"]);
+    assert_eq!(
+        sources,
+        ["c.toml", "cookies.secret", "geo.csv", "latency.csv", "more.txt", "file.zone", "profiles/b.toml"]
+    );
 
     let [gslb, file] = config.model.zones() else { panic!("two zones") };
     assert_eq!((gslb.ttl, gslb.soa.serial, gslb.negative_ttl()), (3600, u32::MAX, 60));
@@ -204,6 +249,21 @@ fn every_key_arrives() {
     assert_eq!(ranges, ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1/32"]);
     assert_eq!((near.ttl, multi.method), (30, Method::Multivalue { max_return: 4 }));
     assert!(multi.endpoints.iter().all(|endpoint| endpoint.monitor.is_none()));
+}
+
+#[test]
+fn what_is_not_set_is_off() {
+    let config = accepted("[server]\nlisten = [\"192.0.2.1:53\"]\n");
+    assert_eq!(*config.server.dns, Dns::default());
+    let config = accepted("[cookies]\nenabled = true\n[rate_limit]\nresponses_per_second = 7\n");
+    assert_eq!(config.server.dns.cookies, Some(Cookies::default()));
+    let limit = config.server.dns.rate_limit.clone().unwrap();
+    let RateLimit {
+        nodata_per_second, nxdomains_per_second, referrals_per_second, errors_per_second, ..
+    } = limit;
+    assert_eq!([nodata_per_second, nxdomains_per_second, referrals_per_second, errors_per_second], [7; 4]);
+    assert_eq!((limit.window, limit.slip, limit.ipv4_prefix, limit.ipv6_prefix), (15, 2, 24, 56));
+    assert_eq!((limit.exempt, limit.dry_run, limit.table_size), (Vec::new(), false, 131_072));
 }
 
 #[test]

@@ -172,9 +172,12 @@ impl fmt::Display for StatusReport {
         }
         let fast = self.counters.get("answer_records").copied().unwrap_or(0)
             + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside =
-            ["server_truncated", "server_dropped"].iter().filter_map(|name| self.counters.get(*name));
-        let server = self.counted("server_").saturating_sub(beside.sum());
+        // Each reply that the rate limit dropped is counted as what it was, too.
+        let beside = self.counted("server_rate_")
+            + self.counted("server_rate_dropped")
+            + self.counted("server_truncated")
+            + self.counted("server_dropped");
+        let server = self.counted("server_").saturating_sub(beside);
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;

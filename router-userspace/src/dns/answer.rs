@@ -8,6 +8,7 @@ use router_common::decide::{Asked, Asker, Records, Snapshot, distribution};
 use router_common::model::{Model, Node, ProfileId, RrSet, ZoneId, rtype};
 use router_common::name::Name;
 
+use super::account::{Account, Class};
 use super::query::{Fault, Question};
 
 /// Names looked at for one question. A chain that is longer, or comes back to itself, ends where it is.
@@ -31,6 +32,7 @@ pub(super) enum Rcode {
     YxDomain = 6,
     NotAuth = 9,
     BadVers = 16,
+    BadCookie = 23,
 }
 
 impl Rcode {
@@ -71,6 +73,8 @@ pub(super) struct Answer<'m> {
     pub scope: u8,
     /// How the reply is counted.
     pub counter: Counter,
+    /// What the limit on replies counts it under.
+    pub account: Account,
     /// Whether the same question may be given the same answer again.
     pub keep: Keep,
 }
@@ -87,7 +91,8 @@ pub(super) enum Keep {
 }
 
 impl Answer<'_> {
-    fn bare(rcode: Rcode, counter: Counter) -> Self {
+    /// Nothing but an RCODE.
+    pub fn bare(rcode: Rcode, counter: Counter) -> Self {
         Self {
             rcode,
             authoritative: false,
@@ -98,17 +103,19 @@ impl Answer<'_> {
             scope: 0,
             counter,
             keep: Keep::No,
+            account: Account::ERROR,
         }
     }
 
-    fn refused() -> Self {
+    /// REFUSED.
+    pub fn refused() -> Self {
         Self::bare(Rcode::Refused, Counter::ServerRefused)
     }
 
     /// The reply to a query that is not looked at further.
     pub fn to_fault(fault: Fault) -> Self {
         match fault {
-            Fault::Format => Self::bare(Rcode::FormErr, Counter::ServerFormerr),
+            Fault::Format | Fault::NoQuestion => Self::bare(Rcode::FormErr, Counter::ServerFormerr),
             Fault::Opcode => Self::bare(Rcode::NotImp, Counter::ServerNotimp),
             Fault::Version => Self::bare(Rcode::BadVers, Counter::ServerBadvers),
             Fault::Signed => Self::bare(Rcode::NotAuth, Counter::ServerOther),
@@ -130,7 +137,15 @@ pub(super) fn answer<'m>(
         // RFC 9824 §3.2: the type only ever stands in an NSEC record.
         return Answer::to_fault(Fault::Format);
     }
-    let walk = Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0, keep: Keep::No };
+    let walk = Walk {
+        snapshot,
+        qtype: question.qtype,
+        asker,
+        answers: Vec::new(),
+        scope: 0,
+        keep: Keep::No,
+        synthesised: false,
+    };
     walk.run(&question.name, random)
 }
 
@@ -165,6 +180,8 @@ struct Walk<'m, 'a> {
     answers: Vec<RecordSet<'m>>,
     scope: u8,
     keep: Keep,
+    /// Whether some owner name was made from a wildcard or a DNAME.
+    synthesised: bool,
 }
 
 impl<'m> Walk<'m, '_> {
@@ -192,7 +209,27 @@ impl<'m> Walk<'m, '_> {
                 }
             }
         };
-        self.finish(end)
+        let account = self.account(&end, qname, home.flatten());
+        let mut answer = self.finish(end);
+        answer.account = account;
+        answer
+    }
+
+    /// What replies like this one have in common: never a name that a client can make up.
+    fn account(&self, end: &End<'m>, qname: &Name, home: Option<ZoneId>) -> Account {
+        let about = |class, zone: Option<ZoneId>| match zone {
+            Some(zone) => Account::new(class, &self.snapshot.model.zone(zone).name),
+            None => Account::ERROR,
+        };
+        match *end {
+            End::Found if self.synthesised => about(Class::Answer, home),
+            End::Found => Account::new(Class::Answer, qname),
+            End::Nodata(zone) => about(Class::Nodata, Some(zone)),
+            End::Absent(zone) => about(Class::Nxdomain, Some(zone)),
+            End::Referral { cut, .. } => Account::new(Class::Referral, cut),
+            End::TooLong => about(Class::Error, home),
+            End::Outside | End::Undecided => Account::ERROR,
+        }
     }
 
     /// What exists at a name; for DS, on the parent's side of a cut (RFC 4035 §3.1.4.1).
@@ -209,6 +246,8 @@ impl<'m> Walk<'m, '_> {
     }
 
     fn step(&mut self, at: &Name, found: Authority<'m>, random: &mut dyn FnMut() -> u64) -> Step<'m> {
+        self.synthesised |=
+            matches!(found, Authority::Exists { wildcard: true, .. } | Authority::Redirected { .. });
         match found {
             Authority::Outside => Step::End(End::Outside),
             Authority::Absent { zone } => Step::End(End::Absent(zone)),
@@ -336,6 +375,7 @@ impl<'m> Walk<'m, '_> {
             scope: 0,
             counter: Counter::ServerRecords,
             keep: self.keep,
+            account: Account::ERROR,
         };
         match end {
             End::Outside => return Answer::refused(),

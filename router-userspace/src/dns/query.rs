@@ -4,7 +4,7 @@
 
 use router_common::name::Name;
 
-use super::edns::{self, Edns};
+use super::edns::{Edns, Malformed};
 use super::tsig::{Signature, TYPE_TSIG};
 
 /// Octets of a message header (RFC 1035 §4.1.1).
@@ -19,6 +19,9 @@ const TYPE_OPT: u16 = 41;
 pub(super) enum Fault {
     /// FORMERR.
     Format,
+    /// No question in a message that is otherwise sound: FORMERR, unless a cookie is all that is wanted (RFC
+    /// 7873 §5.4).
+    NoQuestion,
     /// NOTIMP: an opcode other than QUERY.
     Opcode,
     /// BADVERS: EDNS above version 0 (RFC 6891 §6.1.3).
@@ -97,7 +100,7 @@ impl<'q> Query<'q> {
                 reader.question().ok_or(Fault::Format)?;
             }
         }
-        let mut broken = questions != 1;
+        let mut broken = questions > 1;
         for _ in 0..u32::from(answers) + u32::from(authorities) {
             let record = self.read_record(reader)?;
             broken |= matches!(record.rtype, TYPE_OPT | TYPE_TSIG);
@@ -125,7 +128,10 @@ impl<'q> Query<'q> {
             if edns.version > 0 {
                 return Err(Fault::Version);
             }
-            edns.client_subnet = edns::read_options(options).map_err(|edns::Malformed| Fault::Format)?;
+            *edns = edns.with_options(options).map_err(|Malformed| Fault::Format)?;
+        }
+        if questions == 0 {
+            return Err(Fault::NoQuestion);
         }
         self.signature = signature;
         if signature.is_some() { Err(Fault::Signed) } else { Ok(()) }

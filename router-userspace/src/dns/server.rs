@@ -11,6 +11,7 @@ use anyhow::Context;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::limit::Limiter;
 use super::{Counts, Service, tcp, udp};
 
 /// How often a free port is looked for when TCP and UDP must share one that the system chooses.
@@ -76,7 +77,7 @@ pub async fn serve(
 ) -> anyhow::Result<Server> {
     let (stop, stopped) = watch::channel(false);
     let (running, ended) = mpsc::channel(1);
-    let shared = Shared { services, counts, stopped };
+    let shared = Shared { services, counts, limiter: Arc::default(), stopped };
     let mut bound = Vec::with_capacity(listen.len());
     for address in listen {
         bound.push(bind(address).with_context(|| format!("cannot serve DNS on {address}"))?);
@@ -110,6 +111,8 @@ pub async fn serve(
 pub(super) struct Shared {
     pub services: watch::Receiver<Arc<Service>>,
     pub counts: Arc<Counts>,
+    /// For UDP.
+    pub limiter: Arc<Limiter>,
     pub stopped: watch::Receiver<bool>,
 }
 

@@ -16,8 +16,12 @@ use router_common::name::Name;
 use super::{Client, Counts, Service, Transport, respond};
 use crate::settings::Dns;
 
+mod chaos;
+mod cookies;
 mod edns;
 mod header;
+mod limits;
+mod options;
 mod profiles;
 mod ready;
 mod semantics;
@@ -158,6 +162,11 @@ fn service_of(zones: Vec<Zone>, profiles: Vec<Profile>) -> Service {
     Service::new(profiles::snapshot(model), Arc::default())
 }
 
+/// The same service with other settings.
+fn configured(service: Service, settings: Dns) -> Service {
+    Service::new(service.snapshot, Arc::new(settings))
+}
+
 /// The zones above, and no profile.
 fn service() -> Service {
     service_of([ZONE, OTHER, CHILD].map(zone).into(), Vec::new())
@@ -254,6 +263,7 @@ fn show(reply: &[u8]) -> String {
         ResponseCode::NotAuth => "NOTAUTH".to_owned(),
         // 16 is BADVERS where there is no TSIG.
         ResponseCode::BADVERS | ResponseCode::BADSIG => "BADVERS".to_owned(),
+        ResponseCode::BADCOOKIE => "BADCOOKIE".to_owned(),
         other => format!("{other:?}"),
     };
     let flags = u16::from_be_bytes([reply[2], reply[3]]);

@@ -40,6 +40,26 @@ fn server() {
 }
 
 #[test]
+fn cookies_that_are_off_and_limits_that_do_not_hold() {
+    assert_eq!(
+        warned("[cookies]\nrequire = true\n"),
+        ["c.toml:1:1: [cookies] without enabled = true: cookies are off"]
+    );
+    assert!(warned("[cookies]\nenabled = false\n").is_empty());
+    let limited = |interfaces: &str| {
+        warned(&format!(
+            "[server]\nlisten = [\"192.0.2.1:53\"]\ninterfaces = [{interfaces}]\n[rate_limit]\nresponses_per_second = 5\n"
+        ))
+    };
+    assert_eq!(
+        limited("\"eth0\""),
+        ["c.toml:4:1: [rate_limit]: the fast path has no limit; only what the userspace server answers is \
+             limited"]
+    );
+    assert!(limited("").is_empty());
+}
+
+#[test]
 fn geographic_profiles_that_end_in_nodata() {
     let config = bound(
         "geographic",
