@@ -126,6 +126,20 @@ counters! {
     ServerTruncated = "server_truncated",
     /// The userspace server did not answer (QR=1, or shorter than a header).
     ServerDropped = "server_dropped",
+    /// The userspace server began to send a whole zone.
+    ServerTransfer = "server_transfer",
+    /// A zone was sent to its end.
+    TransferFinished = "transfer_finished",
+    /// A zone was begun, and not sent to its end.
+    TransferFailed = "transfer_failed",
+    /// A zone was not sent: not allowed, not ours, or too many were under way.
+    TransferRefused = "transfer_refused",
+    /// A NOTIFY was sent to a secondary, repetitions counted.
+    NotifySent = "notify_sent",
+    /// A secondary acknowledged a NOTIFY.
+    NotifyAnswered = "notify_answered",
+    /// A secondary refused a NOTIFY, or never answered it.
+    NotifyFailed = "notify_failed",
 }
 
 #[cfg(test)]

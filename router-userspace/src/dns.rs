@@ -15,12 +15,14 @@ use crate::settings::Dns;
 
 mod answer;
 mod edns;
+mod notify;
 mod query;
 mod random;
 mod reply;
 mod server;
 mod show;
 mod tcp;
+mod transfer;
 mod tsig;
 mod udp;
 
@@ -31,6 +33,7 @@ use answer::Answer;
 use query::Query;
 pub use server::{Limits, Server, serve, serve_within};
 pub use show::{Shown, record_type, show, type_name};
+use tsig::Standing;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {
@@ -97,16 +100,20 @@ impl Counts {
 /// when TC is set. Takes any octets.
 pub fn respond(
     service: &Service,
-    query: &[u8],
+    message: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    let Some(query) = Query::parse(query) else {
+    let Some(query) = Query::parse(message) else {
         counts.add(Counter::ServerDropped);
         return None;
     };
-    let answer = match (query.fault, &query.question) {
+    let standing = Standing::of(message, query.signature.as_ref(), &service.settings.keys, client.now);
+    let answer = match (standing.fault().or(query.fault), &query.question) {
+        (None, Some(question)) if transfer::is_asked(question) => {
+            transfer::answer(service, &query, question, client, standing.key(), counts)
+        }
         (None, Some(question)) => {
             let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
             let ecs = subnet.and_then(|subnet| subnet.prefix);
@@ -125,7 +132,12 @@ pub fn respond(
         (Transport::Udp, None) => 512,
         (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.settings.edns_size).max(512)),
     };
-    let reply = reply::write(&query, &answer, limit, service.settings.edns_size);
+    // What is signed is the whole reply, so that there must be room for the signature from the start.
+    let room = limit.saturating_sub(standing.len());
+    let mut reply = reply::write(&query, &answer, room, service.settings.edns_size);
+    if reply.octets.len() + standing.len() <= limit {
+        standing.finish(&mut reply.octets, client.now);
+    }
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);

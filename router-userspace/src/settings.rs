@@ -1,8 +1,17 @@
 //! The `[server]` and `[probes]` parts of the configuration: where and how the agent runs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use router_common::name::Name;
+
+mod key;
+mod secondaries;
+
+pub use key::{Algorithm, Key};
+pub use secondaries::{Allowed, Notified, Secondaries};
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,11 +57,15 @@ impl Default for Probes {
 pub struct Dns {
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// TSIG keys, each name once.
+    pub keys: Vec<Arc<Key>>,
+    /// The secondaries of the zones that have any, by the zones' names.
+    pub secondaries: BTreeMap<Name, Secondaries>,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232 }
+        Self { edns_size: 1232, keys: Vec::new(), secondaries: BTreeMap::new() }
     }
 }
 

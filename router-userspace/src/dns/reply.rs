@@ -5,8 +5,7 @@ use router_common::model::rtype;
 
 use super::answer::{Answer, RecordSet};
 use super::edns::ReplyOpt;
-use super::query::{Query, name_len};
-use super::tsig::Signature;
+use super::query::{Query, Question, name_len};
 
 /// Offsets kept for compression. More would only help messages with many different names, and each is
 /// compared with every later name.
@@ -34,12 +33,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
             .to_wire()
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new() };
-    writer.octets.extend_from_slice(&[0; 12]);
-    if let Some(question) = &query.question {
-        writer.octets.extend_from_slice(question.octets);
-        writer.remember(12, question.name.as_wire());
-    }
+    let mut writer = Writer::new(query.question.as_ref(), limit.min(512));
     let bare = writer.octets.len();
     let room = limit.saturating_sub(opt.len());
 
@@ -70,22 +64,13 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
         writer.octets.extend_from_slice(&opt);
         counts[2] += 1;
     }
-    if let Some(signature) = query.signature.map(Signature::to_bad_key)
-        && writer.octets.len() + signature.len() <= limit
-    {
-        writer.octets.extend_from_slice(&signature);
-        counts[2] += 1;
-    }
 
     let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(answer.rcode.low());
     flags |= u16::from(answer.authoritative) << 10 | u16::from(truncated) << 9;
     // RD is copied, except that an unknown opcode may use the bit for something else.
     flags |= u16::from(query.recursion_desired && query.opcode == 0) << 8;
     let questions = u16::from(query.question.is_some());
-    let header = [query.id, flags, questions, counts[0], counts[1], counts[2]];
-    for (to, from) in writer.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
-        *to = from;
-    }
+    writer.header([query.id, flags, questions, counts[0], counts[1], counts[2]]);
     Reply { octets: writer.octets, truncated }
 }
 
@@ -93,30 +78,68 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
 struct TooBig;
 
 /// Writes names and records, and remembers where names stand.
-struct Writer {
-    octets: Vec<u8>,
+pub(super) struct Writer {
+    pub octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
 }
 
 impl Writer {
+    /// A message without records, its header to be filled in.
+    pub fn new(question: Option<&Question<'_>>, capacity: usize) -> Self {
+        let mut writer = Self { octets: Vec::with_capacity(capacity), targets: Vec::new() };
+        writer.octets.extend_from_slice(&[0; 12]);
+        if let Some(question) = question {
+            writer.octets.extend_from_slice(question.octets);
+            writer.remember(12, question.name.as_wire());
+        }
+        writer
+    }
+
+    /// Writes records of a set from the `from`th on, as many as end within `room`; how many.
+    pub fn records(&mut self, set: &RecordSet<'_>, from: usize, room: usize) -> u16 {
+        let mut written = 0;
+        for rdata in set.rdata.get(from..).unwrap_or_default() {
+            let (before, known) = (self.octets.len(), self.targets.len());
+            if self.record(set, rdata).is_err() || self.octets.len() > room || written == u16::MAX {
+                self.octets.truncate(before);
+                self.targets.truncate(known);
+                break;
+            }
+            written += 1;
+        }
+        written
+    }
+
+    /// Fills in the header.
+    pub fn header(&mut self, header: [u16; 6]) {
+        for (to, from) in self.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+            *to = from;
+        }
+    }
+
     fn record_set(&mut self, set: &RecordSet<'_>, room: usize, count: &mut u16) -> Result<(), TooBig> {
         for rdata in set.rdata.iter() {
-            self.name(set.owner.as_wire());
-            self.octets.extend_from_slice(&set.rtype.to_be_bytes());
-            self.octets.extend_from_slice(&CLASS_IN.to_be_bytes());
-            self.octets.extend_from_slice(&set.ttl.to_be_bytes());
-            let at = self.octets.len();
-            self.octets.extend_from_slice(&[0; 2]);
-            self.rdata(set.rtype, rdata);
-            let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
-            if let Some(field) = self.octets.get_mut(at..at + 2) {
-                field.copy_from_slice(&len.to_be_bytes());
-            }
+            self.record(set, rdata)?;
             *count = count.checked_add(1).ok_or(TooBig)?;
             if self.octets.len() > room {
                 return Err(TooBig);
             }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, set: &RecordSet<'_>, rdata: &[u8]) -> Result<(), TooBig> {
+        self.name(set.owner.as_wire());
+        self.octets.extend_from_slice(&set.rtype.to_be_bytes());
+        self.octets.extend_from_slice(&CLASS_IN.to_be_bytes());
+        self.octets.extend_from_slice(&set.ttl.to_be_bytes());
+        let at = self.octets.len();
+        self.octets.extend_from_slice(&[0; 2]);
+        self.rdata(set.rtype, rdata);
+        let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
+        if let Some(field) = self.octets.get_mut(at..at + 2) {
+            field.copy_from_slice(&len.to_be_bytes());
         }
         Ok(())
     }

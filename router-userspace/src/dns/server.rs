@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Counts, Service, tcp, udp};
+use super::{Counts, Service, notify, tcp, transfer, udp};
 
 /// How much TCP may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,17 +83,26 @@ pub async fn serve_within(
     let (stop, stopped) = watch::channel(false);
     let mut server = Server { addresses: Vec::with_capacity(listen.len()), stop, tasks: JoinSet::new() };
     let clients = Arc::new(tcp::Clients::new(limits));
+    let transfers = transfer::Places::default();
     for address in listen {
         let (listener, sockets) = bind(address).with_context(|| format!("cannot serve DNS on {address}"))?;
         server.addresses.push(listener.local_addr().context("a bound socket has an address")?);
         let listener = tokio::net::TcpListener::from_std(listener).context("cannot watch a TCP socket")?;
-        let shared = Shared { services: services.clone(), counts: counts.clone(), stopped: stopped.clone() };
+        let shared = Shared {
+            services: services.clone(),
+            counts: counts.clone(),
+            transfers: transfers.clone(),
+            stopped: stopped.clone(),
+        };
         server.tasks.spawn(tcp::accept(listener, clients.clone(), shared.clone()));
         for socket in sockets {
             let socket = tokio::net::UdpSocket::from_std(socket).context("cannot watch a UDP socket")?;
             server.tasks.spawn(udp::answer(socket, shared.clone()));
         }
     }
+    let ours = server.addresses.iter().map(SocketAddr::ip).collect();
+    let shared = Shared { services, counts, transfers, stopped };
+    server.tasks.spawn(notify::run(shared, ours));
     Ok(server)
 }
 
@@ -102,6 +111,7 @@ pub async fn serve_within(
 pub(super) struct Shared {
     pub services: watch::Receiver<Arc<Service>>,
     pub counts: Arc<Counts>,
+    pub transfers: transfer::Places,
     pub stopped: watch::Receiver<bool>,
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::random::Random;
 use super::server::{Limits, Shared};
-use super::{Client, Transport, respond};
+use super::{Client, Transport, respond, transfer};
 use crate::clock::unix_now;
 
 /// Pause after an `accept` that failed for want of descriptors or memory.
@@ -77,6 +77,12 @@ async fn converse(mut stream: TcpStream, ip: IpAddr, idle: Duration, mut shared:
         let service = shared.services.borrow().clone();
         let client = Client { source: ip, transport: Transport::Tcp, now: unix_now() };
         let query = inbox.held.get(2..2 + len).unwrap_or_default();
+        if let Some(transfer) = transfer::wanted(&service, query, &client, &shared.transfers, &shared.counts)
+        {
+            inbox.held.drain(..2 + len);
+            transfer::send(transfer, &mut stream, idle).await?;
+            continue;
+        }
         let reply = respond(&service, query, &client, &mut || random.next(), &shared.counts);
         inbox.held.drain(..2 + len);
         let Some(reply) = reply else { continue };

@@ -145,7 +145,7 @@ fn udp_sizes() {
         let reply = ask(&service, &with_opt("huge.example.test", AAAA, size, &[])).unwrap();
         assert_eq!(show(&reply), format!("{truncated}\nopt v0 1232 []\n"));
     }
-    let small = Service::new(service.snapshot, Arc::new(Dns { edns_size: 600 }));
+    let small = Service::new(service.snapshot, Arc::new(Dns { edns_size: 600, ..Dns::default() }));
     let reply = ask(&small, &with_opt("many.example.test", A, 4096, &[])).unwrap();
     assert_eq!(show(&reply), format!("{truncated}\nopt v0 600 []\n"));
 }
