@@ -134,6 +134,20 @@ counters! {
     ServerRateSlipped = "server_rate_slipped",
     /// A reply over the rate limit that was sent, because the limit only counts.
     ServerRateDryRun = "server_rate_dry_run",
+    /// The userspace server began to send a whole zone.
+    ServerTransfer = "server_transfer",
+    /// A zone was sent to its end.
+    TransferFinished = "transfer_finished",
+    /// A zone was begun, and not sent to its end.
+    TransferFailed = "transfer_failed",
+    /// A zone was not sent: not allowed, not ours, or too many were under way.
+    TransferRefused = "transfer_refused",
+    /// A NOTIFY was sent to a secondary, repetitions counted.
+    NotifySent = "notify_sent",
+    /// A secondary acknowledged a NOTIFY.
+    NotifyAnswered = "notify_answered",
+    /// A secondary refused a NOTIFY, or never answered it.
+    NotifyFailed = "notify_failed",
 }
 
 impl Counter {

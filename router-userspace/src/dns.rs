@@ -19,6 +19,7 @@ mod chaos;
 mod cookie;
 mod edns;
 mod limit;
+mod notify;
 mod query;
 mod random;
 mod ready;
@@ -27,6 +28,7 @@ mod server;
 mod show;
 mod sockopt;
 mod tcp;
+mod transfer;
 mod tsig;
 mod udp;
 
@@ -43,6 +45,7 @@ pub use ready::{Ready, Replied};
 use reply::Reply;
 pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
+use tsig::Standing;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {
@@ -130,25 +133,25 @@ impl Counts {
 /// when TC is set. Takes any octets.
 pub fn respond(
     service: &Service,
-    query: &[u8],
+    message: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    reply_to(service, query, client, random, counts).map(|reply| reply.octets)
+    reply_to(service, message, client, random, counts).map(|reply| reply.octets)
 }
 
 /// [`respond`], with what the limit on replies needs to know.
 fn reply_to(
     service: &Service,
-    query: &[u8],
+    message: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Reply> {
-    let query = take_down(query, counts)?;
-    let terms = Terms::of(service, &query, client);
-    Some(settle(service, &query, &terms, client, random, counts))
+    let query = take_down(message, counts)?;
+    let terms = Terms::of(service, message, &query, client);
+    Some(settle(service, &query, terms, client, random, counts))
 }
 
 /// Reads a query, or counts that it gets no reply.
@@ -174,20 +177,26 @@ struct Terms<'s> {
     limit: usize,
     /// What goes into OPT.
     ours: Ours<'s>,
-    /// Whether the client has shown that its address is its own.
+    /// Whether the client has shown that its address is its own, or who it is.
     known: bool,
+    /// What becomes of the query's signature.
+    standing: Standing,
 }
 
 impl<'s> Terms<'s> {
-    fn of(service: &'s Service, query: &Query<'_>, client: &Client) -> Self {
+    fn of(service: &'s Service, message: &[u8], query: &Query<'_>, client: &Client) -> Self {
         let settings = &service.settings;
+        let standing = Standing::of(message, query.signature.as_ref(), &settings.keys, client.now);
         let edns = query.edns.as_ref();
         let cookie = service.cookies.as_ref().zip(edns.and_then(|edns| edns.cookie));
         let cookie = cookie.map(|(jar, option)| jar.read(option, client.source, client.now.as_secs()));
         let keepalive =
             edns.is_some_and(|edns| edns.keepalive.is_some()) && client.transport == Transport::Tcp;
         Self {
-            wrong: fault(service, query, client, cookie),
+            wrong: match standing.fault() {
+                Some(fault) => Some(Wrong::Fault(fault)),
+                None => fault(service, query, client, cookie),
+            },
             limit: match (client.transport, edns) {
                 (Transport::Tcp, _) => usize::from(u16::MAX),
                 (Transport::Udp, None) => 512,
@@ -199,7 +208,8 @@ impl<'s> Terms<'s> {
                 nsid: settings.nsid.as_deref().filter(|_| edns.is_some_and(|edns| edns.nsid)),
                 keepalive: keepalive.then_some(settings.tcp.idle),
             },
-            known: matches!(cookie, Some(Cookie::Good(_))),
+            known: matches!(cookie, Some(Cookie::Good(_))) || standing.key().is_some(),
+            standing,
         }
     }
 
@@ -213,13 +223,16 @@ impl<'s> Terms<'s> {
 fn settle(
     service: &Service,
     query: &Query<'_>,
-    terms: &Terms<'_>,
+    terms: Terms<'_>,
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Reply {
     let answer = match (&query.question, &terms.wrong) {
         (Some(question), None) if question.qclass == CLASS_CH => chaos::answer(&service.settings, question),
+        (Some(question), None) if transfer::is_asked(question) => {
+            transfer::answer(service, query, question, client, terms.standing.key(), counts)
+        }
         (Some(question), None) => {
             let asker = asker(query, client);
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
@@ -233,8 +246,13 @@ fn settle(
         (_, Some(Wrong::Cookie)) => Answer::bare(Rcode::BadCookie, Counter::ServerCookie),
         (None, None) => Answer::bare(Rcode::NoError, Counter::ServerCookie),
     };
-    let mut reply = reply::write(query, &answer, terms.limit, terms.ours);
+    // What is signed is the whole reply, so that there must be room for the signature from the start.
+    let signature = terms.standing.len();
+    let mut reply = reply::write(query, &answer, terms.limit.saturating_sub(signature), terms.ours);
     reply.account = terms.account(reply.account);
+    if reply.octets.len() + signature <= terms.limit {
+        terms.standing.finish(&mut reply.octets, client.now);
+    }
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);

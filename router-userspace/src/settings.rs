@@ -1,15 +1,22 @@
 //! The `[server]` and `[probes]` parts of the configuration: where and how the agent runs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use router_common::name::Name;
+
 mod cookies;
+mod key;
 mod rate_limit;
+mod secondaries;
 
 pub use cookies::{Cookies, Secret};
+pub use key::{Algorithm, Key};
 pub use rate_limit::RateLimit;
+pub use secondaries::{Allowed, Notified, Secondaries};
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +75,10 @@ pub struct Dns {
     pub rate_limit: Option<RateLimit>,
     /// `[tcp]`.
     pub tcp: Tcp,
+    /// TSIG keys, each name once.
+    pub keys: Vec<Arc<Key>>,
+    /// The secondaries of the zones that have any, by the zones' names.
+    pub secondaries: BTreeMap<Name, Secondaries>,
 }
 
 impl Default for Dns {
@@ -80,6 +91,8 @@ impl Default for Dns {
             tcp: Tcp::default(),
             cookies: None,
             rate_limit: None,
+            keys: Vec::new(),
+            secondaries: BTreeMap::new(),
         }
     }
 }

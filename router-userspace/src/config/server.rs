@@ -160,7 +160,8 @@ pub(super) fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String>
     Ok(name.to_owned())
 }
 
-fn socket(written: &str) -> Result<SocketAddr, String> {
+/// An address with its port.
+pub(super) fn socket(written: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = written.parse().map_err(|_| {
         let hint = if written.parse::<std::net::Ipv4Addr>().is_ok() {
             format!("write \"{written}:53\"")

@@ -64,6 +64,13 @@ impl Source {
         }
     }
 
+    /// The whole line that an offset is in.
+    pub(super) fn line(&self, at: usize) -> &str {
+        let next = self.lines.partition_point(|&start| start <= at);
+        let start = self.lines.get(next.saturating_sub(1)).copied().unwrap_or_default();
+        self.excerpt(start..self.lines.get(next).copied().unwrap_or(self.text.len()))
+    }
+
     /// The text at a span, for messages.
     pub(super) fn excerpt(&self, span: Range<usize>) -> &str {
         self.text.get(span).unwrap_or_default()

@@ -14,11 +14,11 @@ use super::query::{Fault, Question};
 /// Names looked at for one question. A chain that is longer, or comes back to itself, ends where it is.
 const MAX_CHAIN: usize = 16;
 
-const CLASS_IN: u16 = 1;
+pub(super) const CLASS_IN: u16 = 1;
 const TYPE_DS: u16 = 43;
 const TYPE_NXNAME: u16 = 128;
-const TYPE_IXFR: u16 = 251;
-const TYPE_AXFR: u16 = 252;
+pub(super) const TYPE_IXFR: u16 = 251;
+pub(super) const TYPE_AXFR: u16 = 252;
 
 /// Response codes that we send, by the registry's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +91,7 @@ pub(super) enum Keep {
 }
 
 impl Answer<'_> {
-    /// Nothing but an RCODE.
+    /// A reply without records.
     pub fn bare(rcode: Rcode, counter: Counter) -> Self {
         Self {
             rcode,
@@ -118,7 +118,7 @@ impl Answer<'_> {
             Fault::Format | Fault::NoQuestion => Self::bare(Rcode::FormErr, Counter::ServerFormerr),
             Fault::Opcode => Self::bare(Rcode::NotImp, Counter::ServerNotimp),
             Fault::Version => Self::bare(Rcode::BadVers, Counter::ServerBadvers),
-            Fault::Signed => Self::bare(Rcode::NotAuth, Counter::ServerOther),
+            Fault::Signature => Self::bare(Rcode::NotAuth, Counter::ServerOther),
         }
     }
 }
@@ -130,7 +130,7 @@ pub(super) fn answer<'m>(
     asker: &Asker,
     random: &mut dyn FnMut() -> u64,
 ) -> Answer<'m> {
-    if question.qclass != CLASS_IN || matches!(question.qtype, TYPE_AXFR | TYPE_IXFR) {
+    if question.qclass != CLASS_IN {
         return Answer::refused();
     }
     if question.qtype == TYPE_NXNAME {

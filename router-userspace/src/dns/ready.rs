@@ -130,14 +130,14 @@ impl Ready {
     /// nothing is put there.
     pub fn respond(
         &mut self,
-        query: &[u8],
+        message: &[u8],
         client: &Client,
         random: &mut dyn FnMut() -> u64,
         counts: &Counts,
         out: &mut Vec<u8>,
     ) -> Option<Replied> {
-        let query = take_down(query, counts)?;
-        let terms = Terms::of(&self.service, &query, client);
+        let query = take_down(message, counts)?;
+        let terms = Terms::of(&self.service, message, &query, client);
         let plain = terms.wrong.is_none() && is_plain(&query);
         let question = query.question.as_ref().filter(|question| plain && question.qclass == CLASS_IN);
         // A number that was drawn for a reply that does not fit is the one that decides, all the same.
@@ -160,7 +160,7 @@ impl Ready {
             }
         }
         let mut draw = || drawn.take().unwrap_or_else(&mut *random);
-        let reply = settle(&self.service, &query, &terms, client, &mut draw, counts);
+        let reply = settle(&self.service, &query, terms, client, &mut draw, counts);
         out.extend_from_slice(&reply.octets);
         if let Some(question) = question.filter(|_| !known) {
             self.keep(reply.keep, &query, question, client);
@@ -311,7 +311,16 @@ pub struct Replied {
 /// Whether nothing but the question decides what the reply says, besides the client. All fields are named,
 /// so that who adds one has to say what it does to this.
 fn is_plain(query: &Query<'_>) -> bool {
-    let Query { id: _, opcode: _, recursion_desired: _, question: _, edns, signature, fault } = query;
+    let Query {
+        id: _,
+        opcode: _,
+        recursion_desired: _,
+        question: _,
+        edns,
+        signature,
+        client_serial: _,
+        fault,
+    } = query;
     let edns_is_plain = edns.as_ref().is_none_or(|edns| {
         // All of these are in OPT, which is written anew.
         let Edns {

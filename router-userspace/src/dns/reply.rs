@@ -7,8 +7,7 @@ use router_common::model::rtype;
 use super::account::Account;
 use super::answer::{Answer, Keep, Rcode, RecordSet};
 use super::edns::{Ours, ReplyOpt};
-use super::query::{Query, name_len};
-use super::tsig::Signature;
+use super::query::{Query, Question, name_len};
 
 /// Octets of a header.
 const HEADER: usize = 12;
@@ -75,14 +74,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();
-    // Records are of the class that was asked for.
-    let class = query.question.as_ref().map_or(CLASS_IN, |question| question.qclass);
-    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new(), class };
-    writer.octets.extend_from_slice(&[0; 12]);
-    if let Some(question) = &query.question {
-        writer.octets.extend_from_slice(question.octets);
-        writer.remember(12, question.name.as_wire());
-    }
+    let mut writer = Writer::new(query.question.as_ref(), limit.min(512));
     let bare = writer.octets.len();
     let room = limit.saturating_sub(opt.len());
 
@@ -114,12 +106,6 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         Parts { question_end: bare as u16, opt: writer.octets.len() as u16, opt_len: opt.len() as u16 };
     if !opt.is_empty() {
         writer.octets.extend_from_slice(&opt);
-        counts[2] += 1;
-    }
-    if let Some(signature) = query.signature.map(Signature::to_bad_key)
-        && writer.octets.len() + signature.len() <= limit
-    {
-        writer.octets.extend_from_slice(&signature);
         counts[2] += 1;
     }
 
@@ -236,8 +222,8 @@ impl Body {
 struct TooBig;
 
 /// Writes names and records, and remembers where names stand.
-struct Writer {
-    octets: Vec<u8>,
+pub(super) struct Writer {
+    pub octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
     /// CLASS of every record.
@@ -245,23 +231,63 @@ struct Writer {
 }
 
 impl Writer {
+    /// A message without records, its header to be filled in.
+    pub fn new(question: Option<&Question<'_>>, capacity: usize) -> Self {
+        // Records are of the class that was asked for.
+        let class = question.map_or(CLASS_IN, |question| question.qclass);
+        let mut writer = Self { octets: Vec::with_capacity(capacity), targets: Vec::new(), class };
+        writer.octets.extend_from_slice(&[0; 12]);
+        if let Some(question) = question {
+            writer.octets.extend_from_slice(question.octets);
+            writer.remember(12, question.name.as_wire());
+        }
+        writer
+    }
+
+    /// Writes records of a set from the `from`th on, as many as end within `room`; how many.
+    pub fn records(&mut self, set: &RecordSet<'_>, from: usize, room: usize) -> u16 {
+        let mut written = 0;
+        for rdata in set.rdata.get(from..).unwrap_or_default() {
+            let (before, known) = (self.octets.len(), self.targets.len());
+            if self.record(set, rdata).is_err() || self.octets.len() > room || written == u16::MAX {
+                self.octets.truncate(before);
+                self.targets.truncate(known);
+                break;
+            }
+            written += 1;
+        }
+        written
+    }
+
+    /// Fills in the header.
+    pub fn header(&mut self, header: [u16; 6]) {
+        for (to, from) in self.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+            *to = from;
+        }
+    }
+
     fn record_set(&mut self, set: &RecordSet<'_>, room: usize, count: &mut u16) -> Result<(), TooBig> {
         for rdata in set.rdata.iter() {
-            self.name(set.owner.as_wire());
-            self.octets.extend_from_slice(&set.rtype.to_be_bytes());
-            self.octets.extend_from_slice(&self.class.to_be_bytes());
-            self.octets.extend_from_slice(&set.ttl.to_be_bytes());
-            let at = self.octets.len();
-            self.octets.extend_from_slice(&[0; 2]);
-            self.rdata(set.rtype, rdata);
-            let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
-            if let Some(field) = self.octets.get_mut(at..at + 2) {
-                field.copy_from_slice(&len.to_be_bytes());
-            }
+            self.record(set, rdata)?;
             *count = count.checked_add(1).ok_or(TooBig)?;
             if self.octets.len() > room {
                 return Err(TooBig);
             }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, set: &RecordSet<'_>, rdata: &[u8]) -> Result<(), TooBig> {
+        self.name(set.owner.as_wire());
+        self.octets.extend_from_slice(&set.rtype.to_be_bytes());
+        self.octets.extend_from_slice(&self.class.to_be_bytes());
+        self.octets.extend_from_slice(&set.ttl.to_be_bytes());
+        let at = self.octets.len();
+        self.octets.extend_from_slice(&[0; 2]);
+        self.rdata(set.rtype, rdata);
+        let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
+        if let Some(field) = self.octets.get_mut(at..at + 2) {
+            field.copy_from_slice(&len.to_be_bytes());
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::limit::Limiter;
-use super::{Counts, Service, tcp, udp};
+use super::{Counts, Service, notify, tcp, transfer, udp};
 
 /// How often a free port is looked for when TCP and UDP must share one that the system chooses.
 const PORT_ATTEMPTS: usize = 16;
@@ -77,7 +77,8 @@ pub async fn serve(
 ) -> anyhow::Result<Server> {
     let (stop, stopped) = watch::channel(false);
     let (running, ended) = mpsc::channel(1);
-    let shared = Shared { services, counts, limiter: Arc::default(), stopped };
+    let shared =
+        Shared { services, counts, limiter: Arc::default(), transfers: transfer::Places::default(), stopped };
     let mut bound = Vec::with_capacity(listen.len());
     for address in listen {
         bound.push(bind(address).with_context(|| format!("cannot serve DNS on {address}"))?);
@@ -103,6 +104,8 @@ pub async fn serve(
             thread::Builder::new().name("dns-udp".into()).spawn(serve).context("cannot start a thread")?;
         }
     }
+    let ours = server.addresses.iter().map(SocketAddr::ip).collect();
+    server.tasks.spawn(notify::run(shared, ours));
     Ok(server)
 }
 
@@ -113,6 +116,8 @@ pub(super) struct Shared {
     pub counts: Arc<Counts>,
     /// For UDP.
     pub limiter: Arc<Limiter>,
+    /// Room for transfers.
+    pub transfers: transfer::Places,
     pub stopped: watch::Receiver<bool>,
 }
 

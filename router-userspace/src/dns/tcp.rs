@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::random::Random;
 use super::server::Shared;
-use super::{Client, Transport, respond, sockopt};
+use super::{Client, Transport, respond, sockopt, transfer};
 use crate::clock::unix_now;
 
 mod clients;
@@ -163,6 +163,12 @@ impl Conversation {
     async fn answer(&mut self, query: &[u8], random: &mut Random, out: &mut Vec<u8>) -> io::Result<()> {
         let service = self.shared.services.borrow().clone();
         let client = Client { source: self.ip, transport: Transport::Tcp, now: unix_now() };
+        let Shared { transfers, counts, .. } = &self.shared;
+        if let Some(transfer) = transfer::wanted(&service, query, &client, transfers, counts) {
+            self.flush(out).await?;
+            let Self { stream, place, .. } = self;
+            return transfer::send(transfer, stream, service.settings.tcp.idle, || place.touch()).await;
+        }
         let Some(reply) = respond(&service, query, &client, &mut || random.next(), &self.shared.counts)
         else {
             return Ok(());

@@ -147,7 +147,7 @@ fn a_reply_has_a_server_cookie_whatever_it_is() {
         (with_opt(WWW, A, 1232, &options), "NOERROR aa qd1"),
         (with_opt("nosuch.example.test", A, 1232, &options), "NXDOMAIN aa qd1"),
         (with_opt("example.org", A, 1232, &options), "REFUSED qd1"),
-        (with_opt(WWW, 252, 1232, &options), "REFUSED qd1"),
+        (with_opt("example.test", 252, 1232, &options), "REFUSED qd1"),
         (class(3), "REFUSED qd1"),
         (
             [header(0x2000, [1, 0, 0, 1]), question(WWW, A, 1), opt(1232, 0, &options)].concat(),
