@@ -174,8 +174,16 @@ impl FromStr for Name {
 
     /// Presentation form (RFC 1035 §5.1), always taken as absolute; a final dot may be missing.
     fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::from_wire(&Self::written(text)?)
+    }
+}
+
+impl Name {
+    /// Presentation form to wire form with letters as they are written, for names that are only passed on, in
+    /// record data. Of what [`Self::from_wire`] checks only the length of the whole is left.
+    pub fn written(text: &str) -> Result<Vec<u8>, NameError> {
         if text == "." {
-            return Ok(Self::root());
+            return Ok(vec![0]);
         }
         let mut octets = Vec::with_capacity(text.len() + 2);
         let mut label = Vec::new();
@@ -216,7 +224,7 @@ impl FromStr for Name {
             finish(&mut label)?;
         }
         octets.push(0);
-        Self::from_wire(&octets)
+        Ok(octets)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod cases;
+mod conformance;
 mod datapath;
 mod differential;
 mod examples;

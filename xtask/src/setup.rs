@@ -119,7 +119,7 @@ fn missing(need: Need) -> Result<Vec<Missing>> {
     }
     for program in packages::PROGRAMS {
         let needed = need == Need::Everything || program.builds;
-        if needed && shell::find(program.name).is_none() {
+        if needed && !program.is_there() {
             missing.push(Missing::Program(program));
         }
     }

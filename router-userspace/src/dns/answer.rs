@@ -347,7 +347,11 @@ impl<'m> Walk<'m, '_> {
             ttl: set.ttl,
             rdata: Cow::Owned(vec![octets]),
         });
-        if matches!(self.qtype, rtype::CNAME | rtype::ANY) {
+        // A DNAME that leads below itself applies to whatever it makes, without end. How far servers follow
+        // it is anybody's choice (RFC 6672 has none); once, as NSD does, is a whole answer, and a
+        // resolver that wants more asks for the next name. YXDOMAIN would be told of a name nobody asked for.
+        let endless = Name::from_wire(target).is_ok_and(|target| target.is_within(owner));
+        if endless || matches!(self.qtype, rtype::CNAME | rtype::ANY) {
             return Step::End(End::Found);
         }
         Step::Alias(next)

@@ -11,9 +11,9 @@ use super::query::{Query, Question, name_len};
 
 /// Octets of a header.
 const HEADER: usize = 12;
-/// Offsets kept for compression. More would only help messages with many different names, and each is
-/// compared with every later name.
-const MAX_TARGETS: usize = 64;
+/// Offsets kept for compression: every label of the longest question, since a negative answer points at the
+/// zone in it, and some more. Each is compared with every later name.
+const MAX_TARGETS: usize = 192;
 /// A pointer has 14 bits (RFC 1035 §4.1.4).
 const MAX_POINTER: usize = 0x3fff;
 const CLASS_IN: u16 = 1;
@@ -278,13 +278,17 @@ impl Writer {
     }
 
     fn record(&mut self, set: &RecordSet<'_>, rdata: &[u8]) -> Result<(), TooBig> {
+        let owner_at = self.octets.len();
         self.name(set.owner.as_wire());
         self.octets.extend_from_slice(&set.rtype.to_be_bytes());
         self.octets.extend_from_slice(&self.class.to_be_bytes());
         self.octets.extend_from_slice(&set.ttl.to_be_bytes());
         let at = self.octets.len();
         self.octets.extend_from_slice(&[0; 2]);
-        self.rdata(set.rtype, rdata);
+        match set.rtype {
+            rtype::SOA => self.soa(set.owner.as_wire(), owner_at, rdata),
+            record_type => self.rdata(record_type, rdata),
+        }
         let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
         if let Some(field) = self.octets.get_mut(at..at + 2) {
             field.copy_from_slice(&len.to_be_bytes());
@@ -296,7 +300,6 @@ impl Writer {
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
-            rtype::SOA => (0, 2),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),
         };
@@ -307,6 +310,33 @@ impl Writer {
                 break;
             };
             self.name(name);
+            rest = after;
+        }
+        self.octets.extend_from_slice(rest);
+    }
+
+    /// The data of a SOA whose owner was just written. Names in the zone end with a pointer to its name, others stand
+    /// in full: the fast path, which sends the same record after names of any length, can do no more, and
+    /// who answers is not to be seen.
+    fn soa(&mut self, zone: &[u8], zone_at: usize, rdata: &[u8]) {
+        let pointer = match self.octets.get(zone_at..zone_at + 2) {
+            Some(&[high @ 0xc0..=0xff, low]) => Some(u16::from_be_bytes([high, low])),
+            _ => {
+                u16::try_from(zone_at).ok().filter(|&at| usize::from(at) <= MAX_POINTER).map(|at| 0xc000 | at)
+            }
+        };
+        let mut rest = rdata;
+        for _ in 0..2 {
+            let Some((name, after)) = name_len(rest).and_then(|len| rest.split_at_checked(len)) else {
+                break;
+            };
+            match (pointer, head_in(name, zone)) {
+                (Some(pointer), Some(head)) => {
+                    self.octets.extend_from_slice(head);
+                    self.octets.extend_from_slice(&pointer.to_be_bytes());
+                }
+                _ => self.octets.extend_from_slice(name),
+            }
             rest = after;
         }
         self.octets.extend_from_slice(rest);
@@ -368,4 +398,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// The labels of a name before the zone it lies in. `None` outside of the zone, and in the root, whose name is
+/// shorter than a pointer to it.
+fn head_in<'n>(name: &'n [u8], zone: &[u8]) -> Option<&'n [u8]> {
+    let mut rest = name;
+    while rest.len() > zone.len() {
+        let (&len, _) = rest.split_first()?;
+        rest = rest.get(1 + usize::from(len)..)?;
+    }
+    let within = zone.len() > 1 && rest.eq_ignore_ascii_case(zone);
+    within.then(|| name.get(..name.len() - rest.len())).flatten()
 }

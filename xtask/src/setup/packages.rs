@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// A program that must be there.
+/// A program, or a module of Python, that must be there.
 #[derive(PartialEq, Eq)]
 pub struct Program {
     /// What it is called.
@@ -15,10 +15,29 @@ pub struct Program {
     package: &'static str,
     /// Whether building needs it, and not only the tests and the demo.
     pub builds: bool,
+    /// Whether it is a module of Python, not a program.
+    module: bool,
+}
+
+impl Program {
+    /// Whether it is there. A module is looked for in Debian's Python too, to which its package belongs.
+    pub fn is_there(&self) -> bool {
+        if !self.module {
+            return shell::find(self.name).is_some();
+        }
+        ["python3", "/usr/bin/python3"].iter().any(|python| {
+            let import = format!("import {}", self.name);
+            shell::command(python).args(["-c", &import]).output().is_ok_and(|output| output.status.success())
+        })
+    }
 }
 
 const fn program(name: &'static str, package: &'static str, builds: bool) -> Program {
-    Program { name, package, builds }
+    Program { name, package, builds, module: false }
+}
+
+const fn module(name: &'static str, package: &'static str) -> Program {
+    Program { name, package, builds: false, module: true }
 }
 
 /// All of them.
@@ -29,6 +48,10 @@ pub const PROGRAMS: &[Program] = &[
     program("dnsperf", "dnsperf", false),
     program("dig", "bind9-dnsutils", false),
     program("kdig", "knot-dnsutils", false),
+    program("drill", "ldnsutils", false),
+    program("zonemaster-cli", "zonemaster-cli", false),
+    program("python3", "python3", false),
+    module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
 ];
 
