@@ -12,4 +12,5 @@ mod large;
 mod packets;
 mod refuse;
 mod reload;
+mod secondaries;
 mod zonefile;

@@ -80,7 +80,10 @@ async fn converse(mut stream: TcpStream, ip: IpAddr, idle: Duration, mut shared:
         if let Some(transfer) = transfer::wanted(&service, query, &client, &shared.transfers, &shared.counts)
         {
             inbox.held.drain(..2 + len);
-            transfer::send(transfer, &mut stream, idle).await?;
+            let mut sending = transfer::Sending::new(transfer);
+            while let Some(framed) = sending.next().await? {
+                timeout(idle, stream.write_all(&framed)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+            }
             continue;
         }
         let reply = respond(&service, query, &client, &mut || random.next(), &shared.counts);

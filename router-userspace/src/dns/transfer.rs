@@ -22,7 +22,7 @@ mod content;
 mod send;
 mod stream;
 
-pub(super) use send::send;
+pub(super) use send::Sending;
 pub(super) use stream::Transfer;
 
 /// Transfers under way at one time, of all zones to all secondaries.
@@ -102,7 +102,7 @@ pub(super) fn answer<'m>(
 ) -> Answer<'m> {
     let verdict = judge(service, query, question, client, key);
     let refuse = |rcode, counter| {
-        counts.add(Counter::TransferRefused);
+        counts.add(Counter::ServerTransferRefused);
         Answer::bare(rcode, counter)
     };
     match verdict {
@@ -199,7 +199,7 @@ fn tell_of_refusal(question: &Question<'_>, client: &Client, key: Option<&Name>)
     {
         let to = Peer { zone: &question.name, client, key };
         log::info!(
-            "transfer of {to}: refused (said once in {REFUSALS_APART} s; transfer_refused counts them)"
+            "transfer of {to}: refused (said once in {REFUSALS_APART} s; server_transfer_refused counts them)"
         );
     }
 }

@@ -30,6 +30,7 @@ pub const PROGRAMS: &[Program] = &[
     program("dig", "bind9-dnsutils", false),
     program("kdig", "knot-dnsutils", false),
     program("tcpdump", "tcpdump", false),
+    program("nsd", "nsd", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.

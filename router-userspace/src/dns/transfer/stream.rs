@@ -262,7 +262,7 @@ impl Transfer {
             return;
         }
         let Some(held) = self.held.take() else { return };
-        held.counts.add(Counter::TransferFinished);
+        held.counts.add(Counter::ServerTransferFinished);
         log::info!(
             "transfer of {}: finished, {} octets in {} messages",
             held.whom,
@@ -275,7 +275,7 @@ impl Transfer {
 impl Drop for Transfer {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.counts.add(Counter::TransferFailed);
+            held.counts.add(Counter::ServerTransferFailed);
             let why = if self.failed { "a record is too long for a message" } else { "the connection ended" };
             log::warn!("transfer of {}: failed after {} octets, {why}", held.whom, self.octets);
             drop(held.place);
