@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use router_common::counter::Counter;
@@ -18,9 +18,11 @@ mod edns;
 mod notify;
 mod query;
 mod random;
+mod ready;
 mod reply;
 mod server;
 mod show;
+mod sockopt;
 mod tcp;
 mod transfer;
 mod tsig;
@@ -31,7 +33,9 @@ mod tests;
 
 use answer::Answer;
 use query::Query;
-pub use server::{Limits, Server, serve, serve_within};
+pub use ready::{Ready, Replied};
+use reply::Reply;
+pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
 use tsig::Standing;
 
@@ -72,25 +76,43 @@ pub enum Transport {
 
 /// What happened to queries, by [`Counter`]. Shared by all sockets; also holds the fast path's counters,
 /// which stay zero here.
-pub struct Counts([AtomicU64; Counter::COUNT]);
+#[derive(Default)]
+pub struct Counts([Shard; SHARDS]);
 
-impl Default for Counts {
+/// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
+/// the cache from each other with every query.
+const SHARDS: usize = 16;
+
+#[repr(align(128))]
+struct Shard([AtomicU64; Counter::COUNT]);
+
+impl Default for Shard {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; Counter::COUNT])
     }
 }
 
+thread_local! {
+    /// Where this thread counts.
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
 impl Counts {
     /// Counts one.
     pub fn add(&self, counter: Counter) {
-        if let Some(count) = self.0.get(counter as usize) {
+        let shard = SHARD.with(|&shard| shard);
+        if let Some(count) = self.0.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often it happened.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0.get(counter as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        let counts = self.0.iter().filter_map(|shard| shard.0.get(counter as usize));
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -100,26 +122,56 @@ impl Counts {
 /// when TC is set. Takes any octets.
 pub fn respond(
     service: &Service,
-    message: &[u8],
+    query: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    let Some(query) = Query::parse(message) else {
+    let query = take_down(query, counts)?;
+    Some(settle(service, &query, client, random, counts).octets)
+}
+
+/// Reads a query, or counts that it gets no reply.
+fn take_down<'q>(query: &'q [u8], counts: &Counts) -> Option<Query<'q>> {
+    let query = Query::parse(query);
+    if query.is_none() {
         counts.add(Counter::ServerDropped);
-        return None;
-    };
-    let standing = Standing::of(message, query.signature.as_ref(), &service.settings.keys, client.now);
+    }
+    query
+}
+
+/// Who asks, as decisions see it.
+fn asker(query: &Query<'_>, client: &Client) -> Asker {
+    let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
+    Asker { source: client.source.to_canonical(), ecs: subnet.and_then(|subnet| subnet.prefix) }
+}
+
+/// The longest reply to a query.
+fn limit(settings: &Dns, query: &Query<'_>, client: &Client) -> usize {
+    match (client.transport, &query.edns) {
+        (Transport::Tcp, _) => usize::from(u16::MAX),
+        (Transport::Udp, None) => 512,
+        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
+    }
+}
+
+/// Answers a query that was read, and counts how.
+fn settle(
+    service: &Service,
+    query: &Query<'_>,
+    client: &Client,
+    random: &mut dyn FnMut() -> u64,
+    counts: &Counts,
+) -> Reply {
+    let standing = Standing::of(query, &service.settings.keys, client.now);
     let answer = match (standing.fault().or(query.fault), &query.question) {
         (None, Some(question)) if transfer::is_asked(question) => {
-            transfer::answer(service, &query, question, client, standing.key(), counts)
+            transfer::answer(service, query, question, client, standing.key(), counts)
         }
         (None, Some(question)) => {
-            let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
-            let ecs = subnet.and_then(|subnet| subnet.prefix);
-            let asker = Asker { source: client.source.to_canonical(), ecs };
+            let asker = asker(query, client);
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
-            if ecs.is_none() {
+            if asker.ecs.is_none() {
                 // What was decided by the source address holds for nobody's subnet (RFC 7871 §7.1.2).
                 answer.scope = 0;
             }
@@ -127,14 +179,10 @@ pub fn respond(
         }
         (fault, _) => Answer::to_fault(fault.unwrap_or(query::Fault::Format)),
     };
-    let limit = match (client.transport, &query.edns) {
-        (Transport::Tcp, _) => usize::from(u16::MAX),
-        (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(service.settings.edns_size).max(512)),
-    };
+    let limit = limit(&service.settings, query, client);
     // What is signed is the whole reply, so that there must be room for the signature from the start.
     let room = limit.saturating_sub(standing.len());
-    let mut reply = reply::write(&query, &answer, room, service.settings.edns_size);
+    let mut reply = reply::write(query, &answer, room, service.settings.edns_size);
     if reply.octets.len() + standing.len() <= limit {
         standing.finish(&mut reply.octets, client.now);
     }
@@ -142,5 +190,5 @@ pub fn respond(
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }
-    Some(reply.octets)
+    reply
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use router_common::name::Name;
 
@@ -61,11 +62,38 @@ pub struct Dns {
     pub keys: Vec<Arc<Key>>,
     /// The secondaries of the zones that have any, by the zones' names.
     pub secondaries: BTreeMap<Name, Secondaries>,
+    /// `[tcp]`.
+    pub tcp: Tcp,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232, keys: Vec::new(), secondaries: BTreeMap::new() }
+        Self { edns_size: 1232, keys: Vec::new(), secondaries: BTreeMap::new(), tcp: Tcp::default() }
+    }
+}
+
+/// What DNS over TCP may take: the `[tcp]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tcp {
+    /// Connections open at a time, on all listen addresses, at least 1.
+    pub connections: usize,
+    /// Of those, connections of one client: an IPv4 address or an IPv6 /56. At least 1.
+    pub connections_per_client: usize,
+    /// How long a connection may go without a reply, also when a query is being sent or a reply is not being
+    /// taken, while at least half of `connections` are free; less when fewer are.
+    pub idle: Duration,
+    /// Whether a query may come with the first segment (RFC 7413), where the kernel can.
+    pub fast_open: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            connections_per_client: 100,
+            idle: Duration::from_secs(10),
+            fast_open: true,
+        }
     }
 }
 

@@ -36,16 +36,24 @@ pub fn parse(
     octets: &[u8],
     include: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Zone, Vec<Fault>> {
-    let mut reading = Reading {
-        apex,
-        include,
-        nodes: BTreeMap::new(),
-        places: BTreeMap::new(),
-        faults: Vec::new(),
-        default_ttl: None,
-        last_ttl: None,
-    };
-    reading.file(path, octets, apex, 0);
+    let mut reading = Reading::of(apex, include);
+    reading.file(path, octets, apex.as_wire(), 0);
+    reading.finish(path)
+}
+
+/// Adds the records of a text to a zone that has its SOA and NS records. A record without a TTL has the zone's.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn add(
+    zone: Zone,
+    path: &Path,
+    octets: &[u8],
+    include: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Zone, Vec<Fault>> {
+    let Zone { name: apex, ttl, nodes, .. } = zone;
+    let mut reading = Reading { nodes, default_ttl: Some(ttl), ..Reading::of(&apex, include) };
+    reading.file(path, octets, apex.as_wire(), 0);
     reading.finish(path)
 }
 
@@ -80,10 +88,23 @@ struct Reading<'z> {
 /// What is wrong at which token (by position; past the last one: at the first).
 type Wrong = (usize, String);
 
-impl Reading<'_> {
-    fn file(&mut self, path: &Path, octets: &[u8], origin: &Name, depth: usize) {
+impl<'z> Reading<'z> {
+    /// A zone of which nothing is read.
+    fn of(apex: &'z Name, include: &'z dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Self {
+        Self {
+            apex,
+            include,
+            nodes: BTreeMap::new(),
+            places: BTreeMap::new(),
+            faults: Vec::new(),
+            default_ttl: None,
+            last_ttl: None,
+        }
+    }
+
+    fn file(&mut self, path: &Path, octets: &[u8], origin: &[u8], depth: usize) {
         let file: Arc<str> = path.display().to_string().into();
-        let mut origin = origin.clone();
+        let mut origin = origin.to_vec();
         let mut owner: Option<Name> = None;
         for entry in lexer::entries(octets) {
             if self.faults.len() >= MAX_FAULTS {
@@ -113,14 +134,14 @@ impl Reading<'_> {
         &mut self,
         path: &Path,
         entry: &Entry,
-        origin: &mut Name,
+        origin: &mut Vec<u8>,
         depth: usize,
     ) -> Result<(), Wrong> {
         let texts: Vec<&str> = entry.tokens.iter().map(|token| token.text.as_str()).collect();
         let Some((word, values)) = texts.split_first() else { return Ok(()) };
         match (word.to_ascii_uppercase().as_str(), values) {
             ("$ORIGIN", [to]) => {
-                *origin = types::name(to, origin).map_err(|why| (1, why))?;
+                *origin = types::written(to, origin).map_err(|why| (1, why))?;
                 Ok(())
             }
             ("$TTL", [ttl]) => {
@@ -129,7 +150,7 @@ impl Reading<'_> {
             }
             ("$INCLUDE", [file, rest @ ..]) if rest.len() <= 1 => {
                 let start = match rest.first() {
-                    Some(to) => types::name(to, origin).map_err(|why| (2, why))?,
+                    Some(to) => types::written(to, origin).map_err(|why| (2, why))?,
                     None => origin.clone(),
                 };
                 if depth == MAX_INCLUDES {
@@ -159,7 +180,7 @@ impl Reading<'_> {
         &mut self,
         file: &Arc<str>,
         entry: &Entry,
-        origin: &Name,
+        origin: &[u8],
         last_owner: &mut Option<Name>,
     ) -> Result<(), Wrong> {
         let mut at = 0;
@@ -228,7 +249,7 @@ impl Reading<'_> {
             return Err(format!("{owner}: a CNAME cannot stand beside other records (RFC 1034 §3.6.2)"));
         }
         let set = node.entry(number).or_insert_with(|| RrSet { ttl, rdata: Vec::new() });
-        if set.rdata.contains(&rdata) {
+        if set.rdata.iter().any(|held| rdata::same(number, held, &rdata)) {
             return Ok(()); // the same record twice is one (RFC 2181 §5)
         }
         if matches!(number, rtype::SOA | rtype::CNAME | rtype::DNAME) && !set.rdata.is_empty() {

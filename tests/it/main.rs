@@ -4,13 +4,16 @@
 
 mod agent;
 mod cases;
+mod conformance;
 mod datapath;
 mod differential;
 mod examples;
 mod health;
 mod large;
 mod packets;
+mod ready;
 mod refuse;
 mod reload;
 mod secondaries;
+mod tcp;
 mod zonefile;

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use router_common::model::{AllDown, Method, Target, WindowRule};
+use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Algorithm, Key, Probes, Stale, XdpMode};
+use crate::settings::{Algorithm, Key, Probes, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -55,6 +57,11 @@ control = "/run/x.sock"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
+[tcp]
+connections = 500
+connections_per_client = 20
+idle = "1m"
+fast_open = false
 [probes]
 per_second = 100
 in_flight = 10
@@ -76,6 +83,11 @@ transfer = ["192.0.2.7", "2001:db8::/32", { key = "xfr.example.com." }, { addres
 notify = ["192.0.2.7:53", { address = "[2001:db8::7]:5353", key = "xfr.example.com", source = "2001:db8::53" }]
 soa = { mname = "ns1.gslb.example.com.", rname = "hostmaster.example.com.", serial = 4294967295, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
 ns = ["ns1.other.example.", "ns2.other.example."]
+records = '''
+mail 300 A 192.0.2.25
+         MX 10 mail
+$INCLUDE more.txt sub
+'''
 [[zone]]
 name = "file.example"
 file = "file.zone"
@@ -126,10 +138,11 @@ sensitivity = "20ms"
   subnets = ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1"]
 "#;
 
-const WHOLE_FILES: [(&str, &str); 6] = [
+const WHOLE_FILES: [(&str, &str); 7] = [
     ("profiles/later.secret", "c2VjcmV0IHNlY3\nJldCBzZWNyZXQ=\n"),
     ("geo.csv", "prefix,code\n10.0.0.0/8,US-CA\n"),
     ("latency.csv", "prefix,region,milliseconds\n10.0.0.0/8,westeurope,3.5\n"),
+    ("more.txt", "@ TXT \"in a file\"\n"),
     ("file.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"),
     (
         "profiles/b.toml",
@@ -151,6 +164,9 @@ fn every_key_arrives() {
     assert_eq!(server.control, Path::new("/run/x.sock"));
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
+    let tcp =
+        Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
+    assert_eq!(server.dns.tcp, tcp);
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);
@@ -160,7 +176,15 @@ fn every_key_arrives() {
     let sources: Vec<String> = config.sources.iter().map(|path| path.display().to_string()).collect();
     assert_eq!(
         sources,
-        ["c.toml", "geo.csv", "latency.csv", "file.zone", "profiles/b.toml", "profiles/later.secret"]
+        [
+            "c.toml",
+            "geo.csv",
+            "latency.csv",
+            "more.txt",
+            "file.zone",
+            "profiles/b.toml",
+            "profiles/later.secret",
+        ]
     );
 
     let [xfr, later] = server.dns.keys.as_slice() else { panic!("two keys") };
@@ -194,6 +218,9 @@ fn every_key_arrives() {
     let [gslb, file] = config.model.zones() else { panic!("two zones") };
     assert_eq!((gslb.ttl, gslb.soa.serial, gslb.negative_ttl()), (3600, u32::MAX, 60));
     assert_eq!(gslb.nodes[&gslb.name].len(), 2);
+    let ttls = |owner: &str, rtype| gslb.nodes[&owner.parse::<Name>().unwrap()][&rtype].ttl;
+    assert_eq!((ttls("mail.gslb.example.com", 1), ttls("mail.gslb.example.com", 15)), (300, 3600));
+    assert_eq!(ttls("sub.gslb.example.com", 16), 3600);
     assert_eq!((file.ttl, file.soa.minimum, file.nodes.len()), (60, 5, 2));
 
     let [www, near, multi] = config.model.profiles() else { panic!("three profiles") };

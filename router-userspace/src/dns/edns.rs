@@ -112,12 +112,18 @@ impl ReplyOpt<'_> {
     /// The whole record.
     pub fn to_wire(&self) -> Vec<u8> {
         let mut wire = Vec::with_capacity(35);
+        self.write(&mut wire);
+        wire
+    }
+
+    /// Puts the whole record at the end of `wire`.
+    pub fn write(&self, wire: &mut Vec<u8>) {
         wire.extend_from_slice(&[0, 0, 41]);
         wire.extend_from_slice(&self.udp_size.to_be_bytes());
         wire.extend_from_slice(&[self.rcode_high, 0, u8::from(self.dnssec_ok) << 7, 0]);
         let Some((subnet, scope)) = self.client_subnet else {
             wire.extend_from_slice(&[0, 0]);
-            return wire;
+            return;
         };
         // At most 16 octets of address: it was read from a well-formed option.
         let len = 4 + subnet.address.len() as u16;
@@ -127,6 +133,5 @@ impl ReplyOpt<'_> {
         wire.extend_from_slice(&subnet.head);
         wire.push(scope);
         wire.extend_from_slice(subnet.address);
-        wire
     }
 }

@@ -1,15 +1,18 @@
 //! A reply as octets: header, question, record sets with compressed names, OPT, and what is left of it
 //! when it does not fit.
 
+use router_common::counter::Counter;
 use router_common::model::rtype;
 
-use super::answer::{Answer, RecordSet};
+use super::answer::{Answer, Keep, Rcode, RecordSet};
 use super::edns::ReplyOpt;
 use super::query::{Query, Question, name_len};
 
-/// Offsets kept for compression. More would only help messages with many different names, and each is
-/// compared with every later name.
-const MAX_TARGETS: usize = 64;
+/// Octets of a header.
+const HEADER: usize = 12;
+/// Offsets kept for compression: every label of the longest question, since a negative answer points at the
+/// zone in it, and some more. Each is compared with every later name.
+const MAX_TARGETS: usize = 192;
 /// A pointer has 14 bits (RFC 1035 §4.1.4).
 const MAX_POINTER: usize = 0x3fff;
 const CLASS_IN: u16 = 1;
@@ -23,6 +26,8 @@ pub(super) struct Reply {
     pub octets: Vec<u8>,
     /// Whether TC is set.
     pub truncated: bool,
+    /// Whether the same question may be given the same records again.
+    pub keep: Keep,
 }
 
 /// Writes the reply to a query. `limit` is the largest message; `udp_size` is told in OPT.
@@ -33,7 +38,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
             .to_wire()
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer::new(query.question.as_ref(), limit.min(512));
+    let mut writer = Writer::new(query.question.as_ref(), limit.min(512), MAX_TARGETS);
     let bare = writer.octets.len();
     let room = limit.saturating_sub(opt.len());
 
@@ -65,13 +70,107 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
         counts[2] += 1;
     }
 
-    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(answer.rcode.low());
-    flags |= u16::from(answer.authoritative) << 10 | u16::from(truncated) << 9;
+    let flags = Flags { rcode: answer.rcode, authoritative: answer.authoritative, truncated };
+    writer.header(header(query, flags, counts));
+    Reply { octets: writer.octets, truncated, keep: answer.keep }
+}
+
+/// What the header says of the answer.
+#[derive(Clone, Copy)]
+struct Flags {
+    rcode: Rcode,
+    authoritative: bool,
+    truncated: bool,
+}
+
+/// The twelve octets.
+fn header(query: &Query<'_>, flags: Flags, counts: [u16; 3]) -> [u8; 12] {
+    let Flags { rcode, authoritative, truncated } = flags;
+    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(rcode.low());
+    flags |= u16::from(authoritative) << 10 | u16::from(truncated) << 9;
     // RD is copied, except that an unknown opcode may use the bit for something else.
     flags |= u16::from(query.recursion_desired && query.opcode == 0) << 8;
     let questions = u16::from(query.question.is_some());
-    writer.header([query.id, flags, questions, counts[0], counts[1], counts[2]]);
-    Reply { octets: writer.octets, truncated }
+    let mut octets = [0; 12];
+    let words = [query.id, flags, questions, counts[0], counts[1], counts[2]];
+    for (to, from) in octets.iter_mut().zip(words.into_iter().flat_map(u16::to_be_bytes)) {
+        *to = from;
+    }
+    octets
+}
+
+/// A reply but for what differs between queries that ask the same: id, RD, the letters' case, OPT.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Body {
+    /// The records behind the question. Pointers in them point into a question of the same length.
+    octets: Box<[u8]>,
+    counts: [u16; 3],
+    rcode: Rcode,
+    authoritative: bool,
+    /// How a reply is counted.
+    pub counter: Counter,
+    /// Whether a client subnet is told a scope; else it is 0.
+    scoped: bool,
+}
+
+impl Body {
+    /// What [`write`] makes of an answer when there is room for all of it. `None` when there never is.
+    pub fn of(query: &Query<'_>, answer: &Answer<'_>, scoped: bool) -> Option<Self> {
+        let question = query.question.as_ref()?;
+        let plain = Query { edns: None, signature: None, question: Some(question.clone()), ..*query };
+        let Reply { octets, truncated, .. } = write(&plain, answer, usize::from(u16::MAX), 0);
+        let records = octets.get(HEADER + question.octets.len()..).filter(|_| !truncated)?;
+        let count = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
+        Some(Self {
+            octets: records.into(),
+            counts: [count(6)?, count(8)?, count(10)?],
+            rcode: answer.rcode,
+            authoritative: answer.authoritative,
+            counter: answer.counter,
+            scoped,
+        })
+    }
+
+    /// Octets of memory.
+    pub fn cost(&self) -> usize {
+        size_of::<Self>() + self.octets.len()
+    }
+
+    /// Puts the reply at the end of `out`, with this scope where it has one. Whether it fits into `limit`;
+    /// nothing is put there when it does not.
+    pub fn write(
+        &self,
+        query: &Query<'_>,
+        scope: u8,
+        limit: usize,
+        udp_size: u16,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(question) = &query.question else { return false };
+        let start = out.len();
+        let mut counts = self.counts;
+        counts[2] = counts[2].saturating_add(u16::from(query.edns.is_some()));
+        let flags = Flags { rcode: self.rcode, authoritative: self.authoritative, truncated: false };
+        out.extend_from_slice(&header(query, flags, counts));
+        out.extend_from_slice(question.octets);
+        out.extend_from_slice(&self.octets);
+        if let Some(edns) = &query.edns {
+            let client_subnet =
+                edns.client_subnet.map(|subnet| (subnet, if self.scoped { scope } else { 0 }));
+            let opt = ReplyOpt {
+                udp_size,
+                rcode_high: self.rcode.high(),
+                dnssec_ok: edns.dnssec_ok,
+                client_subnet,
+            };
+            opt.write(out);
+        }
+        let fits = out.len() - start <= limit;
+        if !fits {
+            out.truncate(start);
+        }
+        fits
+    }
 }
 
 /// A record that does not fit.
@@ -82,16 +181,19 @@ pub(super) struct Writer {
     pub octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
+    /// How many of them are kept.
+    most: usize,
 }
 
 impl Writer {
-    /// A message without records, its header to be filled in.
-    pub fn new(question: Option<&Question<'_>>, capacity: usize) -> Self {
-        let mut writer = Self { octets: Vec::with_capacity(capacity), targets: Vec::new() };
-        writer.octets.extend_from_slice(&[0; 12]);
+    /// A message without records, its header to be filled in. Each name is compared with at most this many
+    /// names before it.
+    pub fn new(question: Option<&Question<'_>>, capacity: usize, targets: usize) -> Self {
+        let mut writer = Self { octets: Vec::with_capacity(capacity), targets: Vec::new(), most: targets };
+        writer.octets.extend_from_slice(&[0; HEADER]);
         if let Some(question) = question {
             writer.octets.extend_from_slice(question.octets);
-            writer.remember(12, question.name.as_wire());
+            writer.remember(HEADER, question.name.as_wire());
         }
         writer
     }
@@ -112,8 +214,8 @@ impl Writer {
     }
 
     /// Fills in the header.
-    pub fn header(&mut self, header: [u16; 6]) {
-        for (to, from) in self.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+    pub fn header(&mut self, header: [u8; HEADER]) {
+        for (to, from) in self.octets.iter_mut().zip(header) {
             *to = from;
         }
     }
@@ -130,13 +232,17 @@ impl Writer {
     }
 
     fn record(&mut self, set: &RecordSet<'_>, rdata: &[u8]) -> Result<(), TooBig> {
+        let owner_at = self.octets.len();
         self.name(set.owner.as_wire());
         self.octets.extend_from_slice(&set.rtype.to_be_bytes());
         self.octets.extend_from_slice(&CLASS_IN.to_be_bytes());
         self.octets.extend_from_slice(&set.ttl.to_be_bytes());
         let at = self.octets.len();
         self.octets.extend_from_slice(&[0; 2]);
-        self.rdata(set.rtype, rdata);
+        match set.rtype {
+            rtype::SOA => self.soa(set.owner.as_wire(), owner_at, rdata),
+            record_type => self.rdata(record_type, rdata),
+        }
         let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
         if let Some(field) = self.octets.get_mut(at..at + 2) {
             field.copy_from_slice(&len.to_be_bytes());
@@ -148,7 +254,6 @@ impl Writer {
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
-            rtype::SOA => (0, 2),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),
         };
@@ -159,6 +264,33 @@ impl Writer {
                 break;
             };
             self.name(name);
+            rest = after;
+        }
+        self.octets.extend_from_slice(rest);
+    }
+
+    /// The data of a SOA whose owner was just written. Names in the zone end with a pointer to its name, others stand
+    /// in full: the fast path, which sends the same record after names of any length, can do no more, and
+    /// who answers is not to be seen.
+    fn soa(&mut self, zone: &[u8], zone_at: usize, rdata: &[u8]) {
+        let pointer = match self.octets.get(zone_at..zone_at + 2) {
+            Some(&[high @ 0xc0..=0xff, low]) => Some(u16::from_be_bytes([high, low])),
+            _ => {
+                u16::try_from(zone_at).ok().filter(|&at| usize::from(at) <= MAX_POINTER).map(|at| 0xc000 | at)
+            }
+        };
+        let mut rest = rdata;
+        for _ in 0..2 {
+            let Some((name, after)) = name_len(rest).and_then(|len| rest.split_at_checked(len)) else {
+                break;
+            };
+            match (pointer, head_in(name, zone)) {
+                (Some(pointer), Some(head)) => {
+                    self.octets.extend_from_slice(head);
+                    self.octets.extend_from_slice(&pointer.to_be_bytes());
+                }
+                _ => self.octets.extend_from_slice(name),
+            }
             rest = after;
         }
         self.octets.extend_from_slice(rest);
@@ -186,7 +318,7 @@ impl Writer {
     fn remember(&mut self, start: usize, mut labels: &[u8]) {
         let mut at = start;
         while let Some((&len @ 1.., _)) = labels.split_first() {
-            if at > MAX_POINTER || self.targets.len() >= MAX_TARGETS {
+            if at > MAX_POINTER || self.targets.len() >= self.most {
                 return;
             }
             self.targets.push(at as u16);
@@ -220,4 +352,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// The labels of a name before the zone it lies in. `None` outside of the zone, and in the root, whose name is
+/// shorter than a pointer to it.
+fn head_in<'n>(name: &'n [u8], zone: &[u8]) -> Option<&'n [u8]> {
+    let mut rest = name;
+    while rest.len() > zone.len() {
+        let (&len, _) = rest.split_first()?;
+        rest = rest.get(1 + usize::from(len)..)?;
+    }
+    let within = zone.len() > 1 && rest.eq_ignore_ascii_case(zone);
+    within.then(|| name.get(..name.len() - rest.len())).flatten()
 }

@@ -19,6 +19,7 @@ use crate::settings::Dns;
 mod edns;
 mod header;
 mod profiles;
+mod ready;
 mod secondaries;
 mod semantics;
 mod sockets;

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::dns::{Limits, Server, serve_within};
-use crate::settings::{Algorithm, Allowed, Notified, Secondaries};
+use crate::dns::{Server, serve};
+use crate::settings::{Algorithm, Allowed, Notified, Secondaries, Tcp};
 
 const AXFR: u16 = 252;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,11 +37,12 @@ impl Running {
 }
 
 async fn start(service: Service, idle: Duration) -> Running {
-    let (services, receiver) = watch::channel(Arc::new(service));
+    let tcp = Tcp { idle, ..Tcp::default() };
+    let settings = Arc::new(Dns { tcp, ..(*service.settings).clone() });
+    let (services, receiver) = watch::channel(Arc::new(Service { settings, ..service }));
     let counts = Arc::new(Counts::default());
-    let limits = Limits { idle, ..Limits::default() };
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
-    let server = serve_within(limits, listen, receiver, counts.clone()).await.unwrap();
+    let server = serve(listen, receiver, counts.clone()).await.unwrap();
     Running { server, services, counts }
 }
 
@@ -249,7 +250,7 @@ async fn a_signed_notify_wants_a_signed_answer() {
     let query = crate::dns::query::Query::parse(&notify).unwrap();
     let keys = [tsig::key(Algorithm::HmacSha256)];
     let now = crate::clock::unix_now();
-    let standing = crate::dns::tsig::Standing::of(&notify, query.signature.as_ref(), &keys, now);
+    let standing = crate::dns::tsig::Standing::of(&query, &keys, now);
     assert_eq!(standing.key(), Some(&name("xfr.example.test")));
     let bare = answer(&notify, 0);
     secondary.0.send_to(&bare, from).await.unwrap();
