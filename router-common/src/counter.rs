@@ -137,17 +137,17 @@ counters! {
     /// The userspace server began to send a whole zone.
     ServerTransfer = "server_transfer",
     /// A zone was sent to its end.
-    TransferFinished = "transfer_finished",
+    ServerTransferFinished = "server_transfer_finished",
     /// A zone was begun, and not sent to its end.
-    TransferFailed = "transfer_failed",
+    ServerTransferFailed = "server_transfer_failed",
     /// A zone was not sent: not allowed, not ours, or too many were under way.
-    TransferRefused = "transfer_refused",
+    ServerTransferRefused = "server_transfer_refused",
     /// A NOTIFY was sent to a secondary, repetitions counted.
-    NotifySent = "notify_sent",
+    ServerNotifySent = "server_notify_sent",
     /// A secondary acknowledged a NOTIFY.
-    NotifyAnswered = "notify_answered",
+    ServerNotifyAnswered = "server_notify_answered",
     /// A secondary refused a NOTIFY, or never answered it.
-    NotifyFailed = "notify_failed",
+    ServerNotifyFailed = "server_notify_failed",
 }
 
 impl Counter {

@@ -133,24 +133,24 @@ impl Counts {
 /// when TC is set. Takes any octets.
 pub fn respond(
     service: &Service,
-    message: &[u8],
+    query: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    reply_to(service, message, client, random, counts).map(|reply| reply.octets)
+    reply_to(service, query, client, random, counts).map(|reply| reply.octets)
 }
 
 /// [`respond`], with what the limit on replies needs to know.
 fn reply_to(
     service: &Service,
-    message: &[u8],
+    query: &[u8],
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Reply> {
-    let query = take_down(message, counts)?;
-    let terms = Terms::of(service, message, &query, client);
+    let query = take_down(query, counts)?;
+    let terms = Terms::of(service, &query, client);
     Some(settle(service, &query, terms, client, random, counts))
 }
 
@@ -184,9 +184,9 @@ struct Terms<'s> {
 }
 
 impl<'s> Terms<'s> {
-    fn of(service: &'s Service, message: &[u8], query: &Query<'_>, client: &Client) -> Self {
+    fn of(service: &'s Service, query: &Query<'_>, client: &Client) -> Self {
         let settings = &service.settings;
-        let standing = Standing::of(message, query.signature.as_ref(), &settings.keys, client.now);
+        let standing = Standing::of(query, &settings.keys, client.now);
         let edns = query.edns.as_ref();
         let cookie = service.cookies.as_ref().zip(edns.and_then(|edns| edns.cookie));
         let cookie = cookie.map(|(jar, option)| jar.read(option, client.source, client.now.as_secs()));

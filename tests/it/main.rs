@@ -15,5 +15,6 @@ mod packets;
 mod ready;
 mod refuse;
 mod reload;
+mod secondaries;
 mod tcp;
 mod zonefile;

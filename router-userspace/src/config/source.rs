@@ -46,6 +46,13 @@ impl Source {
         (line, columns + 1)
     }
 
+    /// The whole line that an offset is in.
+    pub(super) fn line(&self, at: usize) -> &str {
+        let next = self.lines.partition_point(|&start| start <= at);
+        let start = self.lines.get(next.saturating_sub(1)).copied().unwrap_or_default();
+        self.excerpt(start..self.lines.get(next).copied().unwrap_or(self.text.len()))
+    }
+
     /// Its path, as the user named it.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(&*self.file)
@@ -62,13 +69,6 @@ impl Source {
             Some(_) => (line - 1, column + 2),
             None => (line - 1, column),
         }
-    }
-
-    /// The whole line that an offset is in.
-    pub(super) fn line(&self, at: usize) -> &str {
-        let next = self.lines.partition_point(|&start| start <= at);
-        let start = self.lines.get(next.saturating_sub(1)).copied().unwrap_or_default();
-        self.excerpt(start..self.lines.get(next).copied().unwrap_or(self.text.len()))
     }
 
     /// The text at a span, for messages.

@@ -6,7 +6,7 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Cookies, Dns, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
+use crate::settings::{Algorithm, Cookies, Dns, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -92,8 +92,14 @@ table = "latency.csv"
 [latency.regions.westeurope]
 latitude = 52.37
 longitude = 4
+[[key]]
+name = "XFR.example.com"
+algorithm = "hmac-sha512"
+secret = "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 [[zone]]
 name = "gslb.example.com"
+transfer = ["192.0.2.7", "2001:db8::/32", { key = "xfr.example.com." }, { address = "10.0.0.0/8", key = "later.example" }]
+notify = ["192.0.2.7:53", { address = "[2001:db8::7]:5353", key = "xfr.example.com", source = "2001:db8::53" }]
 soa = { mname = "ns1.gslb.example.com.", rname = "hostmaster.example.com.", serial = 4294967295, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
 ns = ["ns1.other.example.", "ns2.other.example."]
 records = '''
@@ -151,15 +157,16 @@ sensitivity = "20ms"
   subnets = ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1"]
 "#;
 
-const WHOLE_FILES: [(&str, &str); 7] = [
+const WHOLE_FILES: [(&str, &str); 8] = [
     ("cookies.secret", "000102030405060708090a0b0c0d0e0f\nFFffFFffFFffFFffFFffFFffFFffFFff\n"),
+    ("profiles/later.secret", "c2VjcmV0IHNlY3\nJldCBzZWNyZXQ=\n"),
     ("geo.csv", "prefix,code\n10.0.0.0/8,US-CA\n"),
     ("latency.csv", "prefix,region,milliseconds\n10.0.0.0/8,westeurope,3.5\n"),
     ("more.txt", "@ TXT \"in a file\"\n"),
     ("file.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"),
     (
         "profiles/b.toml",
-        "[[profile]]\nname = \"multi\"\nnames = [\"multi.file.example\"]\nmethod = \"multivalue\"\nmonitor = \
+        "[[key]]\nname = \"later.example\"\nsecret_file = \"later.secret\"\n[[profile]]\nname = \"multi\"\nnames = [\"multi.file.example\"]\nmethod = \"multivalue\"\nmonitor = \
          \"off\"\nmax_return = 4\n[[profile.endpoint]]\nname = \"a\"\naddress = [\"192.0.2.1\", \"2001:db8::1\"]\n\
          [[profile.endpoint]]\nname = \"b\"\naddress = [\"192.0.2.2\"]\n",
     ),
@@ -211,8 +218,45 @@ fn every_key_arrives() {
     let sources: Vec<String> = config.sources.iter().map(|path| path.display().to_string()).collect();
     assert_eq!(
         sources,
-        ["c.toml", "cookies.secret", "geo.csv", "latency.csv", "more.txt", "file.zone", "profiles/b.toml"]
+        [
+            "c.toml",
+            "cookies.secret",
+            "geo.csv",
+            "latency.csv",
+            "more.txt",
+            "file.zone",
+            "profiles/b.toml",
+            "profiles/later.secret",
+        ]
     );
+
+    let [xfr, later] = server.dns.keys.as_slice() else { panic!("two keys") };
+    assert_eq!(
+        format!("{xfr:?} {later:?}"),
+        "Key(xfr.example.com. HmacSha512) Key(later.example. HmacSha256)"
+    );
+    let same = Key::new(later.name.clone(), Algorithm::HmacSha256, b"secret secret secret".to_vec());
+    assert_eq!(**later, same);
+    let secondaries = &server.dns.secondaries[&"gslb.example.com".parse().unwrap()];
+    assert_eq!(server.dns.secondaries.len(), 1);
+    let allowed: Vec<String> = secondaries
+        .transfer
+        .iter()
+        .map(|one| format!("{:?} {:?}", one.from.map(|from| from.to_string()), one.key))
+        .collect();
+    assert_eq!(
+        allowed,
+        [
+            "Some(\"192.0.2.7/32\") None",
+            "Some(\"2001:db8::/32\") None",
+            "None Some(xfr.example.com.)",
+            "Some(\"10.0.0.0/8\") Some(later.example.)",
+        ]
+    );
+    let [plain, signed] = secondaries.notify.as_slice() else { panic!("two secondaries") };
+    assert_eq!((plain.address, &plain.key, plain.source), ("192.0.2.7:53".parse().unwrap(), &None, None));
+    assert_eq!(signed.key.as_ref(), Some(&xfr.name));
+    assert_eq!(signed.source, Some("2001:db8::53".parse().unwrap()));
 
     let [gslb, file] = config.model.zones() else { panic!("two zones") };
     assert_eq!((gslb.ttl, gslb.soa.serial, gslb.negative_ttl()), (3600, u32::MAX, 60));

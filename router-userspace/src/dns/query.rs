@@ -47,6 +47,8 @@ pub(super) struct Question<'q> {
 /// A message that gets a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Query<'q> {
+    /// The octets that it was read from.
+    pub message: &'q [u8],
     /// Message id.
     pub id: u16,
     /// OPCODE, 0..=15.
@@ -78,6 +80,7 @@ impl<'q> Query<'q> {
             return None;
         }
         let mut query = Query {
+            message,
             id,
             opcode: (flags >> 11) as u8 & 0xf,
             recursion_desired: flags & 0x0100 != 0,

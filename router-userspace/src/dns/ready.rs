@@ -130,14 +130,14 @@ impl Ready {
     /// nothing is put there.
     pub fn respond(
         &mut self,
-        message: &[u8],
+        query: &[u8],
         client: &Client,
         random: &mut dyn FnMut() -> u64,
         counts: &Counts,
         out: &mut Vec<u8>,
     ) -> Option<Replied> {
-        let query = take_down(message, counts)?;
-        let terms = Terms::of(&self.service, message, &query, client);
+        let query = take_down(query, counts)?;
+        let terms = Terms::of(&self.service, &query, client);
         let plain = terms.wrong.is_none() && is_plain(&query);
         let question = query.question.as_ref().filter(|question| plain && question.qclass == CLASS_IN);
         // A number that was drawn for a reply that does not fit is the one that decides, all the same.
@@ -311,16 +311,9 @@ pub struct Replied {
 /// Whether nothing but the question decides what the reply says, besides the client. All fields are named,
 /// so that who adds one has to say what it does to this.
 fn is_plain(query: &Query<'_>) -> bool {
-    let Query {
-        id: _,
-        opcode: _,
-        recursion_desired: _,
-        question: _,
-        edns,
-        signature,
-        client_serial: _,
-        fault,
-    } = query;
+    let Query { message: _, id: _, opcode: _, recursion_desired: _, question: _, edns, .. } = query;
+    // The serial number is that of an IXFR, whose answers are not kept. A signed reply is signed anew.
+    let Query { client_serial: _, signature, fault, .. } = query;
     let edns_is_plain = edns.as_ref().is_none_or(|edns| {
         // All of these are in OPT, which is written anew.
         let Edns {

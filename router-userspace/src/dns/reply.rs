@@ -74,7 +74,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer::new(query.question.as_ref(), limit.min(512));
+    let mut writer = Writer::new(query.question.as_ref(), limit.min(512), MAX_TARGETS);
     let bare = writer.octets.len();
     let room = limit.saturating_sub(opt.len());
 
@@ -110,10 +110,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
     }
 
     let flags = Flags { rcode: answer.rcode, authoritative: answer.authoritative, truncated };
-    let header = header(query, flags, counts);
-    for (to, from) in writer.octets.iter_mut().zip(header) {
-        *to = from;
-    }
+    writer.header(header(query, flags, counts));
     Reply { octets: writer.octets, truncated, account: answer.account, parts, keep: answer.keep }
 }
 
@@ -226,20 +223,24 @@ pub(super) struct Writer {
     pub octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
+    /// How many of them are kept.
+    most: usize,
     /// CLASS of every record.
     class: u16,
 }
 
 impl Writer {
-    /// A message without records, its header to be filled in.
-    pub fn new(question: Option<&Question<'_>>, capacity: usize) -> Self {
+    /// A message without records, its header to be filled in. Each name is compared with at most this many
+    /// names before it.
+    pub fn new(question: Option<&Question<'_>>, capacity: usize, targets: usize) -> Self {
         // Records are of the class that was asked for.
         let class = question.map_or(CLASS_IN, |question| question.qclass);
-        let mut writer = Self { octets: Vec::with_capacity(capacity), targets: Vec::new(), class };
-        writer.octets.extend_from_slice(&[0; 12]);
+        let mut writer =
+            Self { octets: Vec::with_capacity(capacity), targets: Vec::new(), most: targets, class };
+        writer.octets.extend_from_slice(&[0; HEADER]);
         if let Some(question) = question {
             writer.octets.extend_from_slice(question.octets);
-            writer.remember(12, question.name.as_wire());
+            writer.remember(HEADER, question.name.as_wire());
         }
         writer
     }
@@ -260,8 +261,8 @@ impl Writer {
     }
 
     /// Fills in the header.
-    pub fn header(&mut self, header: [u16; 6]) {
-        for (to, from) in self.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+    pub fn header(&mut self, header: [u8; HEADER]) {
+        for (to, from) in self.octets.iter_mut().zip(header) {
             *to = from;
         }
     }
@@ -364,7 +365,7 @@ impl Writer {
     fn remember(&mut self, start: usize, mut labels: &[u8]) {
         let mut at = start;
         while let Some((&len @ 1.., _)) = labels.split_first() {
-            if at > MAX_POINTER || self.targets.len() >= MAX_TARGETS {
+            if at > MAX_POINTER || self.targets.len() >= self.most {
                 return;
             }
             self.targets.push(at as u16);

@@ -165,9 +165,7 @@ impl Conversation {
         let client = Client { source: self.ip, transport: Transport::Tcp, now: unix_now() };
         let Shared { transfers, counts, .. } = &self.shared;
         if let Some(transfer) = transfer::wanted(&service, query, &client, transfers, counts) {
-            self.flush(out).await?;
-            let Self { stream, place, .. } = self;
-            return transfer::send(transfer, stream, service.settings.tcp.idle, || place.touch()).await;
+            return self.transfer(transfer, out).await;
         }
         let Some(reply) = respond(&service, query, &client, &mut || random.next(), &self.shared.counts)
         else {
@@ -180,6 +178,20 @@ impl Conversation {
             // A client that does not read its replies is not read from either.
             self.flush(out).await?;
         }
+        Ok(())
+    }
+
+    /// Sends a zone, one message after the other, after what was gathered. Each message has the idle time to
+    /// be taken in.
+    async fn transfer(&mut self, transfer: transfer::Transfer, out: &mut Vec<u8>) -> io::Result<()> {
+        self.flush(out).await?;
+        let mut sending = transfer::Sending::new(transfer);
+        while let Some(framed) = sending.next().await? {
+            *out = framed;
+            self.flush(out).await?;
+        }
+        // It was a whole message.
+        *out = Vec::new();
         Ok(())
     }
 

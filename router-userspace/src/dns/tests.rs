@@ -243,7 +243,7 @@ fn ask_over(service: &Service, query: &[u8], transport: Transport) -> Option<Vec
     let counts = Counts::default();
     let reply = respond(service, query, &from(CLIENT, transport), &mut || 0, &counts);
     // A refused transfer is counted as such besides.
-    let outcomes = Counter::ALL.iter().filter(|&&counter| counter != Counter::TransferRefused);
+    let outcomes = Counter::ALL.iter().filter(|&&counter| counter != Counter::ServerTransferRefused);
     let moved: u64 = outcomes.map(|&counter| counts.get(counter)).sum();
     let truncated = reply.as_ref().is_some_and(|reply| reply[2] & 2 != 0);
     assert_eq!(counts.get(Counter::ServerTruncated), u64::from(truncated));

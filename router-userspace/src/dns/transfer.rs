@@ -22,7 +22,7 @@ mod content;
 mod send;
 mod stream;
 
-pub(super) use send::send;
+pub(super) use send::Sending;
 pub(super) use stream::Transfer;
 
 /// Transfers under way at one time, of all zones to all secondaries.
@@ -102,7 +102,7 @@ pub(super) fn answer<'m>(
 ) -> Answer<'m> {
     let verdict = judge(service, query, question, client, key);
     let refuse = |rcode, counter| {
-        counts.add(Counter::TransferRefused);
+        counts.add(Counter::ServerTransferRefused);
         Answer::bare(rcode, counter)
     };
     match verdict {
@@ -120,11 +120,13 @@ pub(super) fn answer<'m>(
 
 fn soa(service: &Service, zone: ZoneId) -> Answer<'_> {
     let zone = service.snapshot.model.zone(zone);
+    let held = zone.nodes.get(&zone.name).and_then(|apex| apex.get(&rtype::SOA));
     let record = RecordSet {
         owner: Cow::Borrowed(&zone.name),
         rtype: rtype::SOA,
         ttl: zone.ttl,
-        rdata: Cow::Owned(vec![zone.soa.to_wire()]),
+        rdata: held
+            .map_or_else(|| Cow::Owned(vec![zone.soa.to_wire()]), |set| Cow::Borrowed(set.rdata.as_slice())),
     };
     Answer {
         authoritative: true,
@@ -145,7 +147,7 @@ pub(super) fn wanted(
     may_ask(message).then_some(())?;
     let query = Query::parse(message)?;
     let question = query.question.as_ref().filter(|question| is_asked(question))?;
-    let standing = Standing::of(message, query.signature.as_ref(), &service.settings.keys, client.now);
+    let standing = Standing::of(&query, &service.settings.keys, client.now);
     if standing.fault().or(query.fault).is_some() {
         return None;
     }
@@ -199,7 +201,7 @@ fn tell_of_refusal(question: &Question<'_>, client: &Client, key: Option<&Name>)
     {
         let to = Peer { zone: &question.name, client, key };
         log::info!(
-            "transfer of {to}: refused (said once in {REFUSALS_APART} s; transfer_refused counts them)"
+            "transfer of {to}: refused (said once in {REFUSALS_APART} s; server_transfer_refused counts them)"
         );
     }
 }

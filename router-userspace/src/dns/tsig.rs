@@ -6,7 +6,7 @@ use std::time::Duration;
 use router_common::name::Name;
 use subtle::ConstantTimeEq;
 
-use super::query::{Fault, name_len};
+use super::query::{Fault, Query, name_len};
 use crate::settings::Key;
 
 mod signer;
@@ -132,8 +132,8 @@ pub(super) enum Standing {
 
 impl Standing {
     /// Checks in the order of RFC 8945 §5.2: key, MAC, time.
-    pub fn of(query: &[u8], signature: Option<&Signature<'_>>, keys: &[Arc<Key>], now: Duration) -> Self {
-        let Some(signature) = signature else { return Self::Unsigned };
+    pub fn of(query: &Query<'_>, keys: &[Arc<Key>], now: Duration) -> Self {
+        let Some(signature) = &query.signature else { return Self::Unsigned };
         let key = keys.iter().find(|key| key.name == signature.key);
         let Some(key) = key.filter(|key| key.algorithm.wire() == signature.algorithm.as_wire()) else {
             return Self::Unknown(unsigned(signature, BADKEY));
@@ -141,7 +141,7 @@ impl Standing {
         if !signature.has_sound_length(key) {
             return Self::Malformed;
         }
-        if !signature.holds(query, key, &[]) {
+        if !signature.holds(query.message, key, &[]) {
             return Self::Unknown(unsigned(signature, BADSIG));
         }
         let signer = Signer::reply(Arc::clone(key), signature.mac);

@@ -120,7 +120,7 @@ impl Notifier {
                     let why = sent.as_ref().and_then(|sent| sent.trouble.as_deref()).unwrap_or("no answer");
                     let serial = sent.as_ref().map_or(0, |sent| sent.serial);
                     log::warn!("NOTIFY of {} serial {serial} to {}: {why}, given up", way.0, way.1);
-                    self.shared.counts.add(Counter::NotifyFailed);
+                    self.shared.counts.add(Counter::ServerNotifyFailed);
                 }
             }
         }
@@ -137,7 +137,7 @@ impl Notifier {
         };
         let socket = self.socket(source);
         let Some(sent) = self.sent.get_mut(&way) else { return };
-        self.shared.counts.add(Counter::NotifySent);
+        self.shared.counts.add(Counter::ServerNotifySent);
         let result = match socket {
             Ok(socket) => socket.send_to(&sent.octets, way.1).await.map(drop),
             Err(error) => Err(error),
@@ -192,10 +192,10 @@ impl Notifier {
         let (zone, to, serial) = (&way.0, way.1, sent.serial);
         if rcode == 0 {
             log::info!("NOTIFY of {zone} serial {serial} to {to}: acknowledged");
-            self.shared.counts.add(Counter::NotifyAnswered);
+            self.shared.counts.add(Counter::ServerNotifyAnswered);
         } else {
             log::warn!("NOTIFY of {zone} serial {serial} to {to}: refused with RCODE {rcode}");
-            self.shared.counts.add(Counter::NotifyFailed);
+            self.shared.counts.add(Counter::ServerNotifyFailed);
         }
         self.planner.close(&way);
         self.sent.remove(&way);

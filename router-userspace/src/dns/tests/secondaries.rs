@@ -122,10 +122,10 @@ async fn a_transfer_is_of_one_generation_and_the_connection_goes_on() {
         large(1, 30_000).nodes.values().flat_map(Node::values).map(|set| set.rdata.len()).sum::<usize>();
     assert_eq!((records, serials), (whole + 1, vec![1, 1]));
     assert_eq!(read_message(&mut stream).await, ask(&service(), &plain(WWW, AAAA)));
-    running.counted(Counter::TransferFinished, 1).await;
+    running.counted(Counter::ServerTransferFinished, 1).await;
     stream.write_all(&queries[1]).await.unwrap();
     assert_eq!(read_zone(&mut stream).await.1, [2, 2]);
-    assert_eq!(running.counts.get(Counter::TransferFailed), 0);
+    assert_eq!(running.counts.get(Counter::ServerTransferFailed), 0);
     running.server.stop().await;
 }
 
@@ -153,8 +153,8 @@ async fn who_does_not_read_is_left_and_places_are_limited() {
     let mut late = begin().await;
     let refused = read_message(&mut late).await.expect("a refusal");
     assert_eq!(show(&refused), "ServFail qd1\n");
-    assert_eq!(running.counts.get(Counter::TransferRefused), 1);
-    running.counted(Counter::TransferFailed, 32).await;
+    assert_eq!(running.counts.get(Counter::ServerTransferRefused), 1);
+    running.counted(Counter::ServerTransferFailed, 32).await;
     // Their places are free again; queries were answered all the time.
     let mut next = begin().await;
     assert_eq!(read_zone(&mut next).await.1, [1, 1]);
@@ -223,8 +223,8 @@ async fn notify_is_repeated_until_it_is_answered_and_sent_anew_for_a_new_serial(
     let (second, again) = secondary.receive().await;
     assert_eq!((&second, again), (&first, from));
     secondary.0.send_to(&answer(&second, 0), from).await.unwrap();
-    running.counted(Counter::NotifyAnswered, 1).await;
-    assert_eq!(running.counts.get(Counter::NotifySent), 2);
+    running.counted(Counter::ServerNotifyAnswered, 1).await;
+    assert_eq!(running.counts.get(Counter::ServerNotifySent), 2);
     // A verdict or a reload with the same serial tells nobody.
     running.services.send_replace(Arc::new(open(large(1, 2), way.clone())));
     assert!(secondary.is_quiet(Duration::from_millis(300)).await);
@@ -234,7 +234,7 @@ async fn notify_is_repeated_until_it_is_answered_and_sent_anew_for_a_new_serial(
     assert_ne!(third[..2], first[..2]);
     // A refusal is an answer too.
     secondary.0.send_to(&answer(&third, 9), from).await.unwrap();
-    running.counted(Counter::NotifyFailed, 1).await;
+    running.counted(Counter::ServerNotifyFailed, 1).await;
     assert!(secondary.is_quiet(Duration::from_millis(1300)).await);
     running.server.stop().await;
 }
@@ -249,7 +249,7 @@ async fn a_signed_notify_wants_a_signed_answer() {
     let query = crate::dns::query::Query::parse(&notify).unwrap();
     let keys = [tsig::key(Algorithm::HmacSha256)];
     let now = crate::clock::unix_now();
-    let standing = crate::dns::tsig::Standing::of(&notify, query.signature.as_ref(), &keys, now);
+    let standing = crate::dns::tsig::Standing::of(&query, &keys, now);
     assert_eq!(standing.key(), Some(&name("xfr.example.test")));
     let bare = answer(&notify, 0);
     secondary.0.send_to(&bare, from).await.unwrap();
@@ -258,6 +258,6 @@ async fn a_signed_notify_wants_a_signed_answer() {
     let mut signed = bare;
     standing.finish(&mut signed, now);
     secondary.0.send_to(&signed, from).await.unwrap();
-    running.counted(Counter::NotifyAnswered, 1).await;
+    running.counted(Counter::ServerNotifyAnswered, 1).await;
     running.server.stop().await;
 }

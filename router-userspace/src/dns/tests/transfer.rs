@@ -355,7 +355,7 @@ fn who_gets_what() {
                 assert_eq!(counts.get(Counter::ServerTransfer), 0);
             }
         }
-        assert_eq!(counts.get(Counter::TransferRefused), refused, "{why}");
+        assert_eq!(counts.get(Counter::ServerTransferRefused), refused, "{why}");
     }
 }
 
@@ -407,8 +407,8 @@ fn a_record_that_fits_in_no_message_is_an_error() {
     assert!(!transfer.is_whole());
     assert_eq!(sent.last().map(|message| (message[3] & 0xf, message[7])), Some((2, 0)));
     drop(transfer);
-    assert_eq!(counts.get(Counter::TransferFailed), 1);
-    assert_eq!(counts.get(Counter::TransferFinished), 0);
+    assert_eq!(counts.get(Counter::ServerTransferFailed), 1);
+    assert_eq!(counts.get(Counter::ServerTransferFinished), 0);
 }
 
 #[test]

@@ -21,6 +21,10 @@ use crate::dns::tsig::Signer;
 /// Longest message.
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
+/// Names that each name is compared with for compression. Most names of a zone have nothing in common but its
+/// apex, which is the first.
+const TARGETS: usize = 32;
+
 /// The record set that is sent next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Place {
@@ -122,7 +126,7 @@ impl Transfer {
         let octets = self.question.take();
         let question = octets.as_deref().and_then(question_of);
         let opt = self.opt.take();
-        let mut writer = Writer::new(question.as_ref(), MAX_MESSAGE);
+        let mut writer = Writer::new(question.as_ref(), MAX_MESSAGE, TARGETS);
         let room = MAX_MESSAGE - opt.map_or(0, |opt| opt.len()) - self.signer.as_ref().map_or(0, Signer::len);
         let mut count = 0u16;
         while self.place != Place::Over {
@@ -148,7 +152,7 @@ impl Transfer {
         }
         let flags = 0x8400 | u16::from(self.recursion_desired) << 8 | u16::from(rcode.low());
         let header = [self.id, flags, u16::from(question.is_some()), count, 0, u16::from(opt.is_some())];
-        writer.header(header);
+        writer.header(octets_of(header));
         let mut message = writer.octets;
         if let Some(signer) = &mut self.signer {
             signer.sign(&mut message, now);
@@ -247,6 +251,14 @@ impl Transfer {
     }
 }
 
+fn octets_of(header: [u16; 6]) -> [u8; 12] {
+    let mut octets = [0; 12];
+    for (to, from) in octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+        *to = from;
+    }
+    octets
+}
+
 /// The question that octets of one are.
 fn question_of(octets: &[u8]) -> Option<Question<'_>> {
     let (name, rest) = octets.split_at_checked(octets.len().checked_sub(4)?)?;
@@ -262,7 +274,7 @@ impl Transfer {
             return;
         }
         let Some(held) = self.held.take() else { return };
-        held.counts.add(Counter::TransferFinished);
+        held.counts.add(Counter::ServerTransferFinished);
         log::info!(
             "transfer of {}: finished, {} octets in {} messages",
             held.whom,
@@ -275,7 +287,7 @@ impl Transfer {
 impl Drop for Transfer {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.counts.add(Counter::TransferFailed);
+            held.counts.add(Counter::ServerTransferFailed);
             let why = if self.failed { "a record is too long for a message" } else { "the connection ended" };
             log::warn!("transfer of {}: failed after {} octets, {why}", held.whom, self.octets);
             drop(held.place);
