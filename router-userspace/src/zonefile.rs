@@ -36,16 +36,24 @@ pub fn parse(
     octets: &[u8],
     include: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Zone, Vec<Fault>> {
-    let mut reading = Reading {
-        apex,
-        include,
-        nodes: BTreeMap::new(),
-        places: BTreeMap::new(),
-        faults: Vec::new(),
-        default_ttl: None,
-        last_ttl: None,
-    };
+    let mut reading = Reading::of(apex, include);
     reading.file(path, octets, apex, 0);
+    reading.finish(path)
+}
+
+/// Adds the records of a text to a zone that has its SOA and NS records. A record without a TTL has the zone's.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn add(
+    zone: Zone,
+    path: &Path,
+    octets: &[u8],
+    include: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Zone, Vec<Fault>> {
+    let Zone { name: apex, ttl, nodes, .. } = zone;
+    let mut reading = Reading { nodes, default_ttl: Some(ttl), ..Reading::of(&apex, include) };
+    reading.file(path, octets, &apex, 0);
     reading.finish(path)
 }
 
@@ -80,7 +88,20 @@ struct Reading<'z> {
 /// What is wrong at which token (by position; past the last one: at the first).
 type Wrong = (usize, String);
 
-impl Reading<'_> {
+impl<'z> Reading<'z> {
+    /// A zone of which nothing is read.
+    fn of(apex: &'z Name, include: &'z dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Self {
+        Self {
+            apex,
+            include,
+            nodes: BTreeMap::new(),
+            places: BTreeMap::new(),
+            faults: Vec::new(),
+            default_ttl: None,
+            last_ttl: None,
+        }
+    }
+
     fn file(&mut self, path: &Path, octets: &[u8], origin: &Name, depth: usize) {
         let file: Arc<str> = path.display().to_string().into();
         let mut origin = origin.clone();

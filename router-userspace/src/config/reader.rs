@@ -29,6 +29,10 @@ impl Faults {
         self.0.borrow_mut().extend(faults);
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }

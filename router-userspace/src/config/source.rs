@@ -46,6 +46,24 @@ impl Source {
         (line, columns + 1)
     }
 
+    /// Its path, as the user named it.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(&*self.file)
+    }
+
+    /// How many lines, and in its first line how many columns, stand before the text of a string whose value
+    /// is at `span`. The text of a string in three quotes begins on the next line where a line break follows
+    /// them, as TOML says.
+    pub(super) fn before_text(&self, span: Range<usize>) -> (usize, usize) {
+        let (line, column) = self.position(span.start);
+        let written = self.excerpt(span);
+        match written.strip_prefix("'''").or_else(|| written.strip_prefix("\"\"\"")) {
+            Some(inside) if inside.starts_with('\n') || inside.starts_with("\r\n") => (line, 0),
+            Some(_) => (line - 1, column + 2),
+            None => (line - 1, column),
+        }
+    }
+
     /// The text at a span, for messages.
     pub(super) fn excerpt(&self, span: Range<usize>) -> &str {
         self.text.get(span).unwrap_or_default()

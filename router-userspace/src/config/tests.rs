@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use router_common::model::{AllDown, Method, Target, WindowRule};
+use router_common::name::Name;
 
 use super::*;
 use crate::settings::{Cookies, Dns, Probes, RateLimit, Secret, Stale, XdpMode};
@@ -89,6 +90,11 @@ longitude = 4
 name = "gslb.example.com"
 soa = { mname = "ns1.gslb.example.com.", rname = "hostmaster.example.com.", serial = 4294967295, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
 ns = ["ns1.other.example.", "ns2.other.example."]
+records = '''
+mail 300 A 192.0.2.25
+         MX 10 mail
+$INCLUDE more.txt sub
+'''
 [[zone]]
 name = "file.example"
 file = "file.zone"
@@ -139,10 +145,11 @@ sensitivity = "20ms"
   subnets = ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1"]
 "#;
 
-const WHOLE_FILES: [(&str, &str); 6] = [
+const WHOLE_FILES: [(&str, &str); 7] = [
     ("cookies.secret", "000102030405060708090a0b0c0d0e0f\nFFffFFffFFffFFffFFffFFffFFffFFff\n"),
     ("geo.csv", "prefix,code\n10.0.0.0/8,US-CA\n"),
     ("latency.csv", "prefix,region,milliseconds\n10.0.0.0/8,westeurope,3.5\n"),
+    ("more.txt", "@ TXT \"in a file\"\n"),
     ("file.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"),
     (
         "profiles/b.toml",
@@ -193,14 +200,16 @@ fn every_key_arrives() {
     let place = config.model.regions()["westeurope"];
     assert_eq!((place.latitude, place.longitude), (52.37, 4.0));
     let sources: Vec<String> = config.sources.iter().map(|path| path.display().to_string()).collect();
-    assert_eq!(
-        sources,
-        ["c.toml", "cookies.secret", "geo.csv", "latency.csv", "file.zone", "profiles/b.toml"]
-    );
+    let expected =
+        ["c.toml", "cookies.secret", "geo.csv", "latency.csv", "more.txt", "file.zone", "profiles/b.toml"];
+    assert_eq!(sources, expected);
 
     let [gslb, file] = config.model.zones() else { panic!("two zones") };
     assert_eq!((gslb.ttl, gslb.soa.serial, gslb.negative_ttl()), (3600, u32::MAX, 60));
     assert_eq!(gslb.nodes[&gslb.name].len(), 2);
+    let ttls = |owner: &str, rtype| gslb.nodes[&owner.parse::<Name>().unwrap()][&rtype].ttl;
+    assert_eq!((ttls("mail.gslb.example.com", 1), ttls("mail.gslb.example.com", 15)), (300, 3600));
+    assert_eq!(ttls("sub.gslb.example.com", 16), 3600);
     assert_eq!((file.ttl, file.soa.minimum, file.nodes.len()), (60, 5, 2));
 
     let [www, near, multi] = config.model.profiles() else { panic!("three profiles") };

@@ -1,4 +1,4 @@
-//! `[[zone]]`: inline SOA and NS, or a master file.
+//! `[[zone]]`: inline SOA, NS and records, or a master file.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use router_common::model::{MAX_TTL, Node, RrSet, Soa, Zone, rtype};
 use router_common::name::Name;
 
 use super::files::Loader;
-use super::reader::{Site, Table, text, whole};
+use super::reader::{Site, Table, Value, text, whole};
 use super::values::{name, name_of};
 use crate::zonefile;
 
@@ -23,14 +23,21 @@ pub(super) fn read(table: Table<'_>, loader: &Loader<'_>) -> (Option<Zone>, Site
     let from_file = table.take("file", text);
     let mut zone = None;
     if table.has("file") {
-        for key in ["soa", "ns", "ttl"] {
-            table.refuse(key, "stands in the zone file; allowed is file or soa, ns and ttl");
+        for key in ["soa", "ns", "ttl", "records"] {
+            table.refuse(key, "stands in the zone file; allowed is file or soa, ns, ttl and records");
         }
         if let (Some(apex), Some(file)) = (&apex, from_file) {
             zone = master_file(&table, loader, apex, file);
         }
     } else {
+        let faulty = table.faults().count();
         zone = apex.as_ref().map(|apex| inline(&table, apex));
+        let records = table.value("records");
+        let written = table.take("records", text);
+        // Records of a zone without a sound SOA and NS would be reported for what these lack.
+        if let (Some(value), Some(written), true) = (records, written, table.faults().count() == faulty) {
+            zone = zone.and_then(|zone| add_records(&table, loader, zone, value, written));
+        }
     }
     let mut site = table.finish();
     if zone.is_none() {
@@ -53,6 +60,32 @@ fn master_file(table: &Table<'_>, loader: &Loader<'_>, apex: &Name, file: &str) 
     match zonefile::parse(apex, &path, &octets, &|path| loader.read(path)) {
         Ok(zone) => Some(zone),
         Err(faults) => {
+            table.faults().extend(faults);
+            None
+        }
+    }
+}
+
+/// Adds the records of a master file's text that stands in the configuration itself.
+fn add_records(
+    table: &Table<'_>,
+    loader: &Loader<'_>,
+    zone: Zone,
+    value: &Value<'_>,
+    written: &str,
+) -> Option<Zone> {
+    // With the line breaks before it, what is wrong in the text is told by its line in this file.
+    let (lines, columns) = table.source().before_text(value.span());
+    let mut octets = vec![b'\n'; lines];
+    octets.extend_from_slice(written.as_bytes());
+    match zonefile::add(zone, &table.source().path(), &octets, &|path| loader.read(path)) {
+        Ok(zone) => Some(zone),
+        Err(mut faults) => {
+            for fault in &mut faults {
+                if fault.line == lines + 1 && fault.file == table.source().file {
+                    fault.column += columns;
+                }
+            }
             table.faults().extend(faults);
             None
         }
