@@ -9,7 +9,7 @@
 //! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
 
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// Name of the XDP program in the BPF object.
 pub const PROGRAM: &str = "xroute";
@@ -301,8 +301,11 @@ pub struct Cell {
     pub ancount: u8,
     /// NSCOUNT of the reply.
     pub nscount: u8,
+    /// Where in the piece MNAME and RNAME of a NODATA's SOA end in a pointer to the zone inside QNAME, which is
+    /// zero in the piece and in its sum, like the owner; 0: the name stands in full.
+    pub ends: [u8; 2],
     /// Zero.
-    pub pad: [u8; 3],
+    pub pad: u8,
     /// The piece when it fits; else the index of its first [`Line`] (relative to the half) in the
     /// first four octets (host order). For [`Cell::FURTHER`] an [`Answer`] in the first eight.
     pub piece: [u8; INLINE_PIECE],
@@ -334,7 +337,8 @@ impl Cell {
         kind: Self::PASS,
         ancount: 0,
         nscount: 0,
-        pad: [0; 3],
+        ends: [0; 2],
+        pad: 0,
         piece: [0; INLINE_PIECE],
     };
 }

@@ -1,5 +1,7 @@
 //! What we are authoritative for at a name: the first half of an answer, before any decision.
 
+use std::ops::Bound;
+
 use crate::model::{Model, Node, ProfileId, ZoneId, rtype};
 use crate::name::Name;
 
@@ -50,36 +52,33 @@ pub fn authority<'m>(model: &'m Model, name: &Name) -> Authority<'m> {
         return Authority::Outside;
     };
     let apex = &model.zone(zone).name;
-    // From the apex down: a cut or a DNAME hides everything below it.
-    let mut above = Vec::new();
+    let nodes = &model.zone(zone).nodes;
+    // A cut or a DNAME hides everything below it, so the one nearest to the apex, found last, counts.
+    let mut hidden = None;
     let mut at = Some(name.clone());
     while let Some(here) = at {
+        if let Some((owner, node)) = nodes.get_key_value(&here) {
+            if here != *apex && node.contains_key(&rtype::NS) {
+                hidden = Some(Authority::Delegated { zone, cut: owner, node });
+            } else if here != *name && node.contains_key(&rtype::DNAME) {
+                hidden = Some(Authority::Redirected { zone, owner, node });
+            }
+        }
         at = if here == *apex { None } else { here.parent() };
-        above.push(here);
     }
-    let nodes = &model.zone(zone).nodes;
-    for here in above.iter().rev() {
-        let Some((owner, node)) = nodes.get_key_value(here) else {
-            continue;
-        };
-        if here != apex && node.contains_key(&rtype::NS) {
-            return Authority::Delegated { zone, cut: owner, node };
-        }
-        if here != name && node.contains_key(&rtype::DNAME) {
-            return Authority::Redirected { zone, owner, node };
-        }
-    }
-    if let Some(found) = exact(model, zone, name, false) {
+    if let Some(found) = hidden.or_else(|| exact(model, zone, name, false)) {
         return found;
     }
     // The closest encloser is the first name above that exists; only its own wildcard counts.
-    for here in &above[1..] {
-        if exact(model, zone, here, false).is_some() {
+    let mut at = if name == apex { None } else { name.parent() };
+    while let Some(here) = at {
+        if exact(model, zone, &here, false).is_some() {
             let covering = here.wildcard_child().ok();
             return covering
                 .and_then(|wildcard| exact(model, zone, &wildcard, true))
                 .unwrap_or(Authority::Absent { zone });
         }
+        at = if here == *apex { None } else { here.parent() };
     }
     Authority::Absent { zone }
 }
@@ -101,7 +100,10 @@ fn exact<'m>(model: &'m Model, zone: ZoneId, name: &Name, wildcard: bool) -> Opt
     let node = nodes.get(name);
     let exists = binding.is_some()
         || node.is_some()
-        || nodes.range(name.clone()..).next().is_some_and(|(below, _)| below.is_within(name));
+        || nodes
+            .range((Bound::Included(name), Bound::Unbounded))
+            .next()
+            .is_some_and(|(below, _)| below.is_within(name));
     exists.then_some(Authority::Exists {
         zone,
         profile: binding.and_then(|binding| binding.profile),

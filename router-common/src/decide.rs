@@ -123,6 +123,41 @@ impl Distribution {
         }
         self.outcomes.last()
     }
+
+    /// The outcomes with the random numbers for which [`Self::pick`] gives them: from the first on, up to
+    /// those of the next. One that no number gives is left out.
+    pub fn drawn(&self) -> impl Iterator<Item = (u64, &Outcome)> {
+        let mut reached = Share::zero();
+        let mut from = Some(0);
+        self.outcomes.iter().enumerate().filter_map(move |(at, outcome)| {
+            reached = reached.add(&outcome.share);
+            let first = from?;
+            // Beyond 64 bits there is no number left.
+            let next = u64::try_from(reached.scaled_up(64)).ok();
+            from = next;
+            (next != Some(first) || at + 1 == self.outcomes.len()).then_some((first, outcome))
+        })
+    }
+}
+
+/// What of a client its answer depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dependence {
+    /// Nothing: every client has the same distribution, of scope 0.
+    Nothing,
+    /// Its place: every client of [`Place::location`] has the same distribution but for the scope.
+    Location,
+    /// Its address, which is hashed.
+    Address,
+}
+
+/// Where an asker is, as far as a profile looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Location id.
+    pub location: u32,
+    /// Scope of positive answers that do not depend on the address itself.
+    pub scope: u8,
 }
 
 /// A decision for a location: what is left open is settled by the client's address and by chance.
@@ -228,6 +263,24 @@ pub fn distribution(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker
     let mut outcomes = Outcomes::default();
     choice.spread(&Share::one(), &standing.client, &mut outcomes);
     Distribution { outcomes: outcomes.list, scope: standing.scope_of(&choice) }
+}
+
+/// What of this asker its [`distribution`] depends on.
+pub fn dependence(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker: &Asker) -> Dependence {
+    if !snapshot.atlas.looks_at_client(profile) {
+        return Dependence::Nothing;
+    }
+    let standing = stand(&snapshot.model, &snapshot.atlas, profile, asker);
+    match choose(snapshot, profile, asked, standing.location).is_hashed() {
+        true => Dependence::Address,
+        false => Dependence::Location,
+    }
+}
+
+/// Where an asker is; the cheap part of a decision.
+pub fn place(snapshot: &Snapshot, profile: ProfileId, asker: &Asker) -> Place {
+    let standing = stand(&snapshot.model, &snapshot.atlas, profile, asker);
+    Place { location: standing.id, scope: standing.scope_of(&Choice::Nodata) }
 }
 
 #[cfg(test)]

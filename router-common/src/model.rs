@@ -81,8 +81,16 @@ impl Soa {
         let mut wire = Vec::with_capacity(64);
         wire.extend_from_slice(self.mname.as_wire());
         wire.extend_from_slice(self.rname.as_wire());
-        for number in [self.serial, self.refresh, self.retry, self.expire, self.minimum] {
-            wire.extend_from_slice(&number.to_be_bytes());
+        wire.extend_from_slice(&self.numbers());
+        wire
+    }
+
+    /// What follows the names in the wire form: serial number and timers.
+    pub fn numbers(&self) -> [u8; 20] {
+        let mut wire = [0; 20];
+        let numbers = [self.serial, self.refresh, self.retry, self.expire, self.minimum];
+        for (to, from) in wire.iter_mut().zip(numbers.into_iter().flat_map(u32::to_be_bytes)) {
+            *to = from;
         }
         wire
     }

@@ -2,13 +2,65 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 /// A domain name: uncompressed wire form (RFC 1035 §3.1) with the root label, ASCII letters folded to
 /// lower case (RFC 4343), 1..=255 octets. Ordered canonically (RFC 4034 §6.1), so that everything
 /// below a name follows it.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Name(Box<[u8]>);
+#[derive(Clone)]
+pub struct Name(Octets);
+
+/// Names of up to this many octets are kept in place, which is most of those asked for: a server reads one
+/// from every query, and takes its parents.
+const SHORT: usize = 38;
+
+#[derive(Clone)]
+enum Octets {
+    Short { len: u8, octets: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl Octets {
+    fn of(wire: &[u8]) -> Self {
+        let mut octets = [0; SHORT];
+        match octets.get_mut(..wire.len()) {
+            Some(to) => {
+                to.copy_from_slice(wire);
+                Self::Short { len: wire.len() as u8, octets }
+            }
+            None => Self::Long(wire.into()),
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Short { len, octets } => octets.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(octets) => octets,
+        }
+    }
+
+    fn make_ascii_lowercase(&mut self) {
+        match self {
+            Self::Short { octets, .. } => octets.make_ascii_lowercase(),
+            Self::Long(octets) => octets.make_ascii_lowercase(),
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_wire() == other.as_wire()
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_wire().hash(state);
+    }
+}
 
 /// Why a text or octets are not a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +94,7 @@ impl std::error::Error for NameError {}
 impl Name {
     /// The root.
     pub fn root() -> Self {
-        Self(Box::new([0]))
+        Self(Octets::of(&[0]))
     }
 
     /// Takes one whole name in wire form (root label included, no pointers) and folds it.
@@ -58,17 +110,19 @@ impl Name {
                 _ => return Err(NameError::BadWire),
             }
         }
-        Ok(Self(octets.to_ascii_lowercase().into_boxed_slice()))
+        let mut folded = Octets::of(octets);
+        folded.make_ascii_lowercase();
+        Ok(Self(folded))
     }
 
     /// The wire form, folded, with the root label.
     pub fn as_wire(&self) -> &[u8] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// The labels from the left, without the root.
     pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest: &[u8] = &self.0;
+        let mut rest = self.as_wire();
         std::iter::from_fn(move || {
             let len = usize::from(*rest.first()?);
             if len == 0 {
@@ -82,32 +136,34 @@ impl Name {
 
     /// The name without its first label; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
-        match self.0[0] {
+        let wire = self.as_wire();
+        match wire[0] {
             0 => None,
-            len => Some(Self(self.0[1 + usize::from(len)..].into())),
+            len => Some(Self(Octets::of(&wire[1 + usize::from(len)..]))),
         }
     }
 
     /// `*.self`; an error when that would be too long.
     pub fn wildcard_child(&self) -> Result<Self, NameError> {
         let mut octets = vec![1, b'*'];
-        octets.extend_from_slice(&self.0);
+        octets.extend_from_slice(self.as_wire());
         Self::from_wire(&octets)
     }
 
     /// Whether the first label is `*`.
     pub fn is_wildcard(&self) -> bool {
-        self.0.starts_with(&[1, b'*'])
+        self.as_wire().starts_with(&[1, b'*'])
     }
 
     /// Whether this name is `other` or below it.
     pub fn is_within(&self, other: &Self) -> bool {
+        let (mine, other) = (self.as_wire(), other.as_wire());
         let mut at = 0;
-        while self.0.len() - at >= other.0.len() {
-            if self.0[at..] == *other.0 {
+        while mine.len() - at >= other.len() {
+            if mine[at..] == *other {
                 return true;
             }
-            at += 1 + usize::from(self.0[at]);
+            at += 1 + usize::from(mine[at]);
         }
         false
     }
@@ -118,8 +174,16 @@ impl FromStr for Name {
 
     /// Presentation form (RFC 1035 §5.1), always taken as absolute; a final dot may be missing.
     fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::from_wire(&Self::written(text)?)
+    }
+}
+
+impl Name {
+    /// Presentation form to wire form with letters as they are written, for names that are only passed on, in
+    /// record data. Of what [`Self::from_wire`] checks only the length of the whole is left.
+    pub fn written(text: &str) -> Result<Vec<u8>, NameError> {
         if text == "." {
-            return Ok(Self::root());
+            return Ok(vec![0]);
         }
         let mut octets = Vec::with_capacity(text.len() + 2);
         let mut label = Vec::new();
@@ -160,14 +224,14 @@ impl FromStr for Name {
             finish(&mut label)?;
         }
         octets.push(0);
-        Self::from_wire(&octets)
+        Ok(octets)
     }
 }
 
 impl fmt::Display for Name {
     /// Presentation form with the final dot.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0[0] == 0 {
+        if self.as_wire() == [0] {
             return f.write_str(".");
         }
         for label in self.labels() {
@@ -195,10 +259,11 @@ impl fmt::Debug for Name {
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
         // Names of one table mostly differ in their first labels only: what they end in alike is left out.
-        let (mine, theirs) = (Labels::of(&self.0), Labels::of(&other.0));
+        let (mine_wire, other_wire) = (self.as_wire(), other.as_wire());
+        let (mine, theirs) = (Labels::of(mine_wire), Labels::of(other_wire));
         let common = mine.count.min(theirs.count);
         for from_the_right in 1..=common {
-            match mine.label(&self.0, from_the_right).cmp(theirs.label(&other.0, from_the_right)) {
+            match mine.label(mine_wire, from_the_right).cmp(theirs.label(other_wire, from_the_right)) {
                 Ordering::Equal => {}
                 unequal => return unequal,
             }
@@ -282,6 +347,23 @@ mod tests {
         assert_eq!(Name::from_wire(&[0xc0, 12]), Err(NameError::BadWire));
         assert_eq!(Name::from_wire(&[0, 0]), Err(NameError::BadWire));
         assert_eq!(Name::from_wire(&[]), Err(NameError::BadWire));
+    }
+
+    #[test]
+    fn short_and_long_names_are_alike() {
+        for len in 30..45usize {
+            let text = format!("{}.{}", "A".repeat(len - 9), "b".repeat(5));
+            let long = name(&text);
+            assert_eq!(long.as_wire().len(), len - 1);
+            assert_eq!(long.to_string(), format!("{}.", text.to_lowercase()));
+            assert_eq!(long.parent(), Some(name("bbbbb")));
+            assert_eq!(long, long.clone());
+            assert!(long.is_within(&name("BBBBB")));
+            assert!(long < name("c") && long > name("bbbbb"));
+            let set = std::collections::HashSet::from([long.clone()]);
+            assert!(set.contains(&name(&text)));
+        }
+        assert!(size_of::<Name>() <= 40);
     }
 
     #[test]

@@ -27,12 +27,33 @@ pub struct Possible {
     pub kind: u8,
     /// The records of the reply, owners still `C0 0C` (`00 00` for the SOA of a NODATA).
     pub piece: Vec<u8>,
+    /// [`Cell::ends`].
+    pub ends: [u8; 2],
     /// ANCOUNT.
     pub ancount: u8,
     /// NSCOUNT.
     pub nscount: u8,
     /// SCOPE PREFIX-LENGTH.
     pub scope: u8,
+}
+
+impl Possible {
+    /// The piece with the names of a NODATA's SOA in full.
+    pub fn in_full(&self, zone: &Name) -> Vec<u8> {
+        let mut piece = self.piece.clone();
+        let [first, second] = self.ends.map(usize::from);
+        for end in [second, first] {
+            if end > 0 && end + 2 <= piece.len() {
+                piece.splice(end..end + 2, zone.as_wire().iter().copied());
+            }
+        }
+        let added = piece.len() - self.piece.len();
+        if let Some([high, low]) = piece.get_mut(10..12) {
+            let len = u16::from_be_bytes([*high, *low]) + added as u16;
+            [*high, *low] = len.to_be_bytes();
+        }
+        piece
+    }
 }
 
 /// A client of the look-up from an address.
@@ -122,6 +143,7 @@ impl<'t> Sim<'t> {
                 share: share.clone(),
                 kind: Cell::PASS,
                 piece: Vec::new(),
+                ends: [0; 2],
                 ancount: 0,
                 nscount: 0,
                 scope: 0,
@@ -151,6 +173,7 @@ impl<'t> Sim<'t> {
                 share,
                 kind: cell.kind,
                 piece: self.piece(cell)?,
+                ends: cell.ends,
                 ancount: cell.ancount,
                 nscount: cell.nscount,
                 scope: if cell.kind == Cell::RECORDS { scope } else { 0 },

@@ -76,6 +76,10 @@ pub fn write(
             }
         })
         .and_then(|()| {
+            let at = scratch.forget(plan.piece);
+            write_pointers(&packet, &plan, at, cell)
+        })
+        .and_then(|()| {
             let at = scratch.forget(plan.piece + plan.piece_len);
             write_opt(&packet, &plan, at)
         });
@@ -102,9 +106,16 @@ fn plan(
     let mut owner = POINTER | DNS_HEADER as u16;
     let mut piece_sum = Sum::from_folded(cell.sum.to_be());
     if cell.kind == Cell::NODATA {
-        // The piece is summed without its owner.
+        // The piece is summed without its owner, and without the ends of names in it that are the same pointer.
         owner = owner.wrapping_add((name_len as u16).wrapping_sub(u16::from(hit.zone_len)));
-        piece_sum = piece_sum.add_number(owner);
+        let pointer = Sum::ZERO.add_number(owner);
+        piece_sum = piece_sum.add_sum(pointer);
+        if cell.ends[0] != 0 {
+            piece_sum = piece_sum.add_part(pointer, u32::from(cell.ends[0]));
+        }
+        if cell.ends[1] != 0 {
+            piece_sum = piece_sum.add_part(pointer, u32::from(cell.ends[1]));
+        }
         if u32::from(hit.zone_len) > name_len {
             return Err(Verdict::Pass(Counter::PassBroken));
         }
@@ -273,7 +284,19 @@ fn write_piece(packet: &Packet, plan: &Plan, at: u32, cell: &Cell) -> Option<()>
         writer.word(words[i])?;
         i += 1;
     }
+    Some(())
+}
+
+/// Writes the owner of a piece's first record, and the same pointer where names of an SOA end in the zone.
+#[inline(always)]
+fn write_pointers(packet: &Packet, plan: &Plan, at: u32, cell: &Cell) -> Option<()> {
     packet.at::<2>(at)?.set_u16::<0>(plan.owner);
+    if cell.ends[0] != 0 {
+        packet.at::<2>(at.wrapping_add(u32::from(cell.ends[0])))?.set_u16::<0>(plan.owner);
+    }
+    if cell.ends[1] != 0 {
+        packet.at::<2>(at.wrapping_add(u32::from(cell.ends[1])))?.set_u16::<0>(plan.owner);
+    }
     Some(())
 }
 
@@ -291,7 +314,6 @@ fn write_lines(packet: &Packet, plan: &Plan, at: u32, tables: &Half, first_line:
         }
         line += 1;
     }
-    packet.at::<2>(at)?.set_u16::<0>(plan.owner);
     Some(())
 }
 

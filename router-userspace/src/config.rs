@@ -164,6 +164,9 @@ impl Load<'_> {
         if let Some(table) = top.table("server", "[server]") {
             self.server = server::read(table, &mut self.warnings);
         }
+        if let Some(table) = top.table("tcp", "[tcp]") {
+            Arc::make_mut(&mut self.server.dns).tcp = server::tcp(table);
+        }
         if let Some(table) = top.table("probes", "[probes]") {
             self.server.probes = server::probes(table);
         }

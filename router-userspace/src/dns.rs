@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use router_common::counter::Counter;
@@ -21,9 +21,11 @@ mod edns;
 mod limit;
 mod query;
 mod random;
+mod ready;
 mod reply;
 mod server;
 mod show;
+mod sockopt;
 mod tcp;
 mod tsig;
 mod udp;
@@ -37,8 +39,9 @@ use chaos::CLASS_CH;
 use cookie::{Cookie, Jar};
 use edns::Ours;
 use query::{Fault, Query};
+pub use ready::{Ready, Replied};
 use reply::Reply;
-pub use server::{Limits, Server, serve, serve_within};
+pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
 
 /// What is answered from: immutable, replaced as a whole.
@@ -81,25 +84,43 @@ pub enum Transport {
 
 /// What happened to queries, by [`Counter`]. Shared by all sockets; also holds the fast path's counters,
 /// which stay zero here.
-pub struct Counts([AtomicU64; Counter::COUNT]);
+#[derive(Default)]
+pub struct Counts([Shard; SHARDS]);
 
-impl Default for Counts {
+/// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
+/// the cache from each other with every query.
+const SHARDS: usize = 16;
+
+#[repr(align(128))]
+struct Shard([AtomicU64; Counter::COUNT]);
+
+impl Default for Shard {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; Counter::COUNT])
     }
 }
 
+thread_local! {
+    /// Where this thread counts.
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
 impl Counts {
     /// Counts one.
     pub fn add(&self, counter: Counter) {
-        if let Some(count) = self.0.get(counter as usize) {
+        let shard = SHARD.with(|&shard| shard);
+        if let Some(count) = self.0.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often it happened.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0.get(counter as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        let counts = self.0.iter().filter_map(|shard| shard.0.get(counter as usize));
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -114,32 +135,52 @@ pub fn respond(
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
-    reply_to(service, query, client, random, counts).map(|reply| reply.octets)
+    let query = take_down(query, counts)?;
+    Some(settle(service, &query, client, random, counts).octets)
 }
 
-/// [`respond`], with what the limit on replies needs to know.
-fn reply_to(
+/// Reads a query, or counts that it gets no reply.
+fn take_down<'q>(query: &'q [u8], counts: &Counts) -> Option<Query<'q>> {
+    let query = Query::parse(query);
+    if query.is_none() {
+        counts.add(Counter::ServerDropped);
+    }
+    query
+}
+
+/// Who asks, as decisions see it.
+fn asker(query: &Query<'_>, client: &Client) -> Asker {
+    let subnet = query.edns.as_ref().and_then(|edns| edns.client_subnet);
+    Asker { source: client.source.to_canonical(), ecs: subnet.and_then(|subnet| subnet.prefix) }
+}
+
+/// The longest reply to a query.
+fn limit(settings: &Dns, query: &Query<'_>, client: &Client) -> usize {
+    match (client.transport, &query.edns) {
+        (Transport::Tcp, _) => usize::from(u16::MAX),
+        (Transport::Udp, None) => 512,
+        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
+    }
+}
+
+/// Answers a query that was read, and counts how.
+fn settle(
     service: &Service,
-    query: &[u8],
+    query: &Query<'_>,
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
-) -> Option<Reply> {
-    let Some(query) = Query::parse(query) else {
-        counts.add(Counter::ServerDropped);
-        return None;
-    };
+) -> Reply {
     let settings = &service.settings;
     let edns = query.edns.as_ref();
     let cookie = service.cookies.as_ref().zip(edns.and_then(|edns| edns.cookie));
     let cookie = cookie.map(|(jar, option)| jar.read(option, client.source, client.now.as_secs()));
-    let answer = match (&query.question, fault(service, &query, client, cookie)) {
+    let answer = match (&query.question, fault(service, query, client, cookie)) {
         (Some(question), None) if question.qclass == CLASS_CH => chaos::answer(settings, question),
         (Some(question), None) => {
-            let ecs = edns.and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.prefix);
-            let asker = Asker { source: client.source.to_canonical(), ecs };
+            let asker = asker(query, client);
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
-            if ecs.is_none() {
+            if asker.ecs.is_none() {
                 // What was decided by the source address holds for nobody's subnet (RFC 7871 §7.1.2).
                 answer.scope = 0;
             }
@@ -149,19 +190,14 @@ fn reply_to(
         (_, Some(Wrong::Cookie)) => Answer::bare(Rcode::BadCookie, Counter::ServerCookie),
         (None, None) => Answer::bare(Rcode::NoError, Counter::ServerCookie),
     };
-    let limit = match (client.transport, edns) {
-        (Transport::Tcp, _) => usize::from(u16::MAX),
-        (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
-    };
     let keepalive = edns.is_some_and(|edns| edns.keepalive.is_some()) && client.transport == Transport::Tcp;
     let ours = Ours {
         udp_size: settings.edns_size,
         cookie: cookie.and_then(|cookie| cookie.payload()),
         nsid: settings.nsid.as_deref().filter(|_| edns.is_some_and(|edns| edns.nsid)),
-        keepalive: keepalive.then_some(settings.tcp_idle),
+        keepalive: keepalive.then_some(settings.tcp.idle),
     };
-    let mut reply = reply::write(&query, &answer, limit, ours);
+    let mut reply = reply::write(query, &answer, limit(settings, query, client), ours);
     if matches!(cookie, Some(Cookie::Good(_))) {
         reply.account = Account::EXEMPT;
     }
@@ -169,7 +205,7 @@ fn reply_to(
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }
-    Some(reply)
+    reply
 }
 
 /// Why a query is not looked at further.

@@ -62,24 +62,49 @@ pub struct Dns {
     pub version: Option<String>,
     /// TXT of `id.server` and `hostname.bind` (RFC 4892), 1..=255 octets.
     pub id: Option<String>,
-    /// What clients are told of how long an idle TCP connection stays open (RFC 7828).
-    pub tcp_idle: Duration,
     /// DNS cookies; `None`: not known here.
     pub cookies: Option<Cookies>,
     /// Response rate limiting over UDP; `None`: off.
     pub rate_limit: Option<RateLimit>,
+    /// `[tcp]`.
+    pub tcp: Tcp,
 }
 
 impl Default for Dns {
     fn default() -> Self {
         Self {
             edns_size: 1232,
+            tcp: Tcp::default(),
             nsid: None,
             version: None,
             id: None,
-            tcp_idle: Duration::from_secs(10),
             cookies: None,
             rate_limit: None,
+        }
+    }
+}
+
+/// What DNS over TCP may take: the `[tcp]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tcp {
+    /// Connections open at a time, on all listen addresses, at least 1.
+    pub connections: usize,
+    /// Of those, connections of one client: an IPv4 address or an IPv6 /56. At least 1.
+    pub connections_per_client: usize,
+    /// How long a connection may go without a reply, also when a query is being sent or a reply is not being
+    /// taken, while at least half of `connections` are free; less when fewer are.
+    pub idle: Duration,
+    /// Whether a query may come with the first segment (RFC 7413), where the kernel can.
+    pub fast_open: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            connections_per_client: 100,
+            idle: Duration::from_secs(10),
+            fast_open: true,
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn parse(
     include: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Zone, Vec<Fault>> {
     let mut reading = Reading::of(apex, include);
-    reading.file(path, octets, apex, 0);
+    reading.file(path, octets, apex.as_wire(), 0);
     reading.finish(path)
 }
 
@@ -53,7 +53,7 @@ pub fn add(
 ) -> Result<Zone, Vec<Fault>> {
     let Zone { name: apex, ttl, nodes, .. } = zone;
     let mut reading = Reading { nodes, default_ttl: Some(ttl), ..Reading::of(&apex, include) };
-    reading.file(path, octets, &apex, 0);
+    reading.file(path, octets, apex.as_wire(), 0);
     reading.finish(path)
 }
 
@@ -102,9 +102,9 @@ impl<'z> Reading<'z> {
         }
     }
 
-    fn file(&mut self, path: &Path, octets: &[u8], origin: &Name, depth: usize) {
+    fn file(&mut self, path: &Path, octets: &[u8], origin: &[u8], depth: usize) {
         let file: Arc<str> = path.display().to_string().into();
-        let mut origin = origin.clone();
+        let mut origin = origin.to_vec();
         let mut owner: Option<Name> = None;
         for entry in lexer::entries(octets) {
             if self.faults.len() >= MAX_FAULTS {
@@ -134,14 +134,14 @@ impl<'z> Reading<'z> {
         &mut self,
         path: &Path,
         entry: &Entry,
-        origin: &mut Name,
+        origin: &mut Vec<u8>,
         depth: usize,
     ) -> Result<(), Wrong> {
         let texts: Vec<&str> = entry.tokens.iter().map(|token| token.text.as_str()).collect();
         let Some((word, values)) = texts.split_first() else { return Ok(()) };
         match (word.to_ascii_uppercase().as_str(), values) {
             ("$ORIGIN", [to]) => {
-                *origin = types::name(to, origin).map_err(|why| (1, why))?;
+                *origin = types::written(to, origin).map_err(|why| (1, why))?;
                 Ok(())
             }
             ("$TTL", [ttl]) => {
@@ -150,7 +150,7 @@ impl<'z> Reading<'z> {
             }
             ("$INCLUDE", [file, rest @ ..]) if rest.len() <= 1 => {
                 let start = match rest.first() {
-                    Some(to) => types::name(to, origin).map_err(|why| (2, why))?,
+                    Some(to) => types::written(to, origin).map_err(|why| (2, why))?,
                     None => origin.clone(),
                 };
                 if depth == MAX_INCLUDES {
@@ -180,7 +180,7 @@ impl<'z> Reading<'z> {
         &mut self,
         file: &Arc<str>,
         entry: &Entry,
-        origin: &Name,
+        origin: &[u8],
         last_owner: &mut Option<Name>,
     ) -> Result<(), Wrong> {
         let mut at = 0;
@@ -249,7 +249,7 @@ impl<'z> Reading<'z> {
             return Err(format!("{owner}: a CNAME cannot stand beside other records (RFC 1034 §3.6.2)"));
         }
         let set = node.entry(number).or_insert_with(|| RrSet { ttl, rdata: Vec::new() });
-        if set.rdata.contains(&rdata) {
+        if set.rdata.iter().any(|held| rdata::same(number, held, &rdata)) {
             return Ok(()); // the same record twice is one (RFC 2181 §5)
         }
         if matches!(number, rtype::SOA | rtype::CNAME | rtype::DNAME) && !set.rdata.is_empty() {

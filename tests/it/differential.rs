@@ -20,7 +20,7 @@ use router_common::decide::Snapshot;
 use router_common::lookup::{self, Miss, Query};
 use router_common::model::rtype;
 use router_common::share::Share;
-use router_common::sim::{Sim, query};
+use router_common::sim::{Possible, Sim, query};
 use router_common::tables::Frontage;
 use router_common::view::HealthView;
 use router_common::wire;
@@ -308,7 +308,7 @@ impl Asked<'_> {
                 return Err(format!("scope {}, not {scope}", each.scope));
             }
             let key = if negative {
-                self.soa(&each.piece)?;
+                self.soa(each)?;
                 (None, 0)
             } else {
                 let (records, ttl) =
@@ -361,7 +361,7 @@ impl Asked<'_> {
     }
 
     /// Whether a piece is the SOA of the zone.
-    fn soa(&self, piece: &[u8]) -> Result<(), String> {
+    fn soa(&self, possible: &Possible) -> Result<(), String> {
         let zone = self.expected.zone.ok_or("no zone")?;
         let zone = self.service.snapshot.model.zone(zone);
         let mut right = vec![0, 0, 0, 6, 0, 1];
@@ -369,6 +369,7 @@ impl Asked<'_> {
         let rdata = zone.soa.to_wire();
         right.extend((rdata.len() as u16).to_be_bytes());
         right.extend(rdata);
+        let piece = possible.in_full(&zone.name);
         if piece == right { Ok(()) } else { Err(format!("{piece:?} is not the SOA of {}", zone.name)) }
     }
 

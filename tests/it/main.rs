@@ -4,6 +4,7 @@
 
 mod agent;
 mod cases;
+mod conformance;
 mod datapath;
 mod differential;
 mod examples;
@@ -11,6 +12,8 @@ mod health;
 mod large;
 mod options;
 mod packets;
+mod ready;
 mod refuse;
 mod reload;
+mod tcp;
 mod zonefile;

@@ -71,6 +71,11 @@ impl Agent {
         agent
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for a line of the log that contains this; the line.
     ///
     /// # Panics

@@ -17,10 +17,15 @@ pub enum Subject {
     Compile,
     /// 20,000 targets every 10 s for a minute: rate, lateness, CPU, memory.
     Probe,
+    /// dnsperf against the userspace server, NSD and Knot with the same zone, one core each.
+    Userspace,
 }
 
 /// A country table of the real world; the benchmark makes one up where it cannot be had.
 const COUNTRY_TABLE: (&str, &str) = ("/usr/share/tor/geoip", "tor-geoipdb");
+
+/// What the userspace server is measured with and compared with: program and Debian package.
+const SERVERS: &[(&str, &str)] = &[("dnsperf", "dnsperf"), ("nsd", "nsd"), ("knotd", "knot")];
 
 /// Builds the measurement, and what it measures, and runs it.
 pub fn run(subject: &Subject) -> Result<()> {
@@ -28,6 +33,7 @@ pub fn run(subject: &Subject) -> Result<()> {
     let name = match subject {
         Subject::Compile => "compile",
         Subject::Probe => "probe",
+        Subject::Userspace => "userspace",
     };
     let program = format!("bench-{name}");
     shell::run(
@@ -50,6 +56,18 @@ pub fn run(subject: &Subject) -> Result<()> {
             }
             // The maps of the kernel need root.
             shell::privileged(&program)
+        }
+        Subject::Userspace => {
+            for (program, package) in SERVERS {
+                if shell::find(program).is_none() {
+                    setup::install_package(package)
+                        .with_context(|| format!("{program} is needed to compare with"))?;
+                }
+            }
+            let agent = setup::build(true)?;
+            let mut command = shell::command(&program);
+            command.env("XROUTE_BIN", agent);
+            command
         }
         Subject::Probe => {
             let agent = setup::build(true)?;

@@ -46,7 +46,7 @@ pub fn ensure(need: Need) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// Installs one more package, for a task that can do without.
+/// Installs one more package, for a task that can do without. Services that it brings are not started.
 pub fn install_package(package: &str) -> Result<()> {
     if !packages::is_debian() {
         bail!("only Debian's packages are installed by us");
@@ -119,7 +119,7 @@ fn missing(need: Need) -> Result<Vec<Missing>> {
     }
     for program in packages::PROGRAMS {
         let needed = need == Need::Everything || program.builds;
-        if needed && shell::find(program.name).is_none() {
+        if needed && !program.is_there() {
             missing.push(Missing::Program(program));
         }
     }

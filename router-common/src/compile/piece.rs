@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::abi::{Cell, INLINE_PIECE, MAX_PIECE};
 use crate::decide::Records;
 use crate::model::{Zone, rtype};
+use crate::name::Name;
 
 /// A piece of a reply, without its place in an alias table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +17,8 @@ pub struct Piece {
     pub ancount: u8,
     /// NSCOUNT.
     pub nscount: u8,
+    /// [`Cell::ends`].
+    pub ends: [u8; 2],
     /// The records.
     pub wire: Wire,
 }
@@ -62,7 +65,7 @@ impl std::ops::Deref for Wire {
 impl Piece {
     /// What the fast path leaves to userspace.
     pub fn pass() -> Self {
-        Self { kind: Cell::PASS, ancount: 0, nscount: 0, wire: Wire::of(&[]) }
+        Self { kind: Cell::PASS, ancount: 0, nscount: 0, ends: [0; 2], wire: Wire::of(&[]) }
     }
 
     /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
@@ -88,20 +91,45 @@ impl Piece {
         };
         match u8::try_from(count) {
             Ok(ancount) if writer.len() <= MAX_PIECE && ancount > 0 => {
-                Self { kind: Cell::RECORDS, ancount, nscount: 0, wire: writer.finish() }
+                Self { kind: Cell::RECORDS, ancount, nscount: 0, ends: [0; 2], wire: writer.finish() }
             }
             _ => Self::pass(),
         }
     }
 
-    /// The SOA of a negative answer; its owner is patched in by the fast path.
+    /// The SOA of a negative answer; its owner, and the ends of names in it that lie in the zone, are filled in by
+    /// the fast path. A pass when such an end is too far from the start.
     pub fn nodata(zone: &Zone) -> Self {
+        let mut ends = [0; 2];
+        let mut rdata = Vec::with_capacity(64);
+        for (name, end) in [&zone.soa.mname, &zone.soa.rname].into_iter().zip(&mut ends) {
+            match head_in(name, &zone.name) {
+                Some(head) => {
+                    rdata.extend_from_slice(head);
+                    let Ok(at) = u8::try_from(RECORD_HEAD + rdata.len()) else { return Self::pass() };
+                    *end = at;
+                    rdata.extend_from_slice(&[0; 2]);
+                }
+                None => rdata.extend_from_slice(name.as_wire()),
+            }
+        }
+        rdata.extend_from_slice(&zone.soa.numbers());
         let mut writer = Writer::default();
-        writer.record(0, rtype::SOA, zone.negative_ttl(), &zone.soa.to_wire());
+        writer.record(0, rtype::SOA, zone.negative_ttl(), &rdata);
         let mut octets = writer.into_octets();
         octets[..2].fill(0);
-        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, wire: Wire::of(&octets) }
+        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, ends, wire: Wire::of(&octets) }
     }
+}
+
+/// Octets of a record before its data, the owner a pointer.
+const RECORD_HEAD: usize = 12;
+
+/// The labels of a name before the zone it lies in. `None` outside of the zone, and in the root, whose name is
+/// shorter than a pointer to it.
+fn head_in<'n>(name: &'n Name, zone: &Name) -> Option<&'n [u8]> {
+    let head = name.as_wire().len().checked_sub(zone.as_wire().len())?;
+    (zone.as_wire().len() > 1 && name.is_within(zone)).then(|| name.as_wire().get(..head)).flatten()
 }
 
 /// Octets being written; allocates only what does not fit into a cell.

@@ -132,6 +132,7 @@ impl Store {
                     cell.kind = piece.kind;
                     cell.ancount = piece.ancount;
                     cell.nscount = piece.nscount;
+                    cell.ends = piece.ends;
                     cell.sum = piece::sum(&piece.wire);
                     cell.len = piece.wire.len() as u16;
                     if piece.wire.len() <= INLINE_PIECE {

@@ -16,6 +16,8 @@ pub(crate) struct Standing<'a> {
     pub client: Client,
     /// What is known of it.
     pub location: &'a Location,
+    /// Its location; 0 towards a profile that does not look at clients.
+    pub id: u32,
     /// Scope by the location table.
     scope: u8,
     /// What [`Choice::Hashed`] makes of it at least.
@@ -37,22 +39,24 @@ pub(crate) fn stand<'a>(model: &Model, atlas: &'a Atlas, profile: ProfileId, ask
     let (mut client, folded) =
         ecs.map_or((source, source_folded), |(address, known)| client(address).fold(known));
     let mut hashed_scope = lookup::hashed_bits(client.family).saturating_add(folded);
-    let (mut scope, mut location) = (0, atlas.default_location());
+    let (mut scope, mut location, mut id) = (0, atlas.default_location(), 0);
     if atlas.looks_at_client(profile) {
         let entry = atlas.find(&client);
         scope = entry.prefix_len.saturating_add(folded);
+        id = entry.location;
         if entry.special && ecs.is_some() {
             // RFC 7871 §11.3: the option says nothing, so the resolver's own address decides, and the
             // answer holds for the whole block.
             client = source;
             hashed_scope = 0;
+            id = atlas.find(&client).location;
         }
         location = atlas.facts(&client);
     }
     if !uses_ecs {
         (scope, hashed_scope) = (0, 0);
     }
-    Standing { client, location, scope, hashed_scope }
+    Standing { client, location, id, scope, hashed_scope }
 }
 
 /// An address as a client, not folded.

@@ -92,7 +92,7 @@ impl Run {
         let listener = control::bind(&config.server.control)?;
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
-        descriptors::provide(settings.probes.in_flight);
+        descriptors::provide(&settings);
 
         let counts = Arc::new(dns::Counts::default());
         let (serve, services) = watch::channel(Arc::new(agent.service()));

@@ -1,12 +1,14 @@
 //! `[server]`: where and how the agent runs.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::reader::{Table, choice, text, whole};
-use super::values::{octets, short_text};
+use super::reader::{Table, choice, text, truth, whole};
+use super::values::{duration, octets, short_text};
 use super::warnings::Warnings;
-use crate::settings::{Dns, Probes, Server, Stale, XdpMode};
+use crate::settings::{Dns, Probes, Server, Stale, Tcp, XdpMode};
 
 /// Most interfaces the XDP program is attached to.
 const MAX_INTERFACES: usize = 8;
@@ -14,6 +16,8 @@ const MAX_INTERFACES: usize = 8;
 const MAX_VLANS: usize = 16;
 /// Most service addresses of a family the fast path answers for.
 const MAX_SERVICE: usize = 16;
+/// How long a TCP connection may be idle.
+const IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 /// Longest path of a unix socket (`sun_path` with its final zero is 108 octets).
 const MAX_SOCKET_PATH: usize = 107;
 
@@ -88,6 +92,20 @@ pub(super) fn probes(table: Table<'_>) -> Probes {
     };
     table.finish();
     probes
+}
+
+/// `[tcp]`: what DNS over TCP may take.
+pub(super) fn tcp(table: Table<'_>) -> Tcp {
+    let usual = Tcp::default();
+    let whole = |key| table.take(key, |value| whole(value, 1..=1_000_000));
+    let tcp = Tcp {
+        connections: whole("connections").unwrap_or(usual.connections),
+        connections_per_client: whole("connections_per_client").unwrap_or(usual.connections_per_client),
+        idle: table.take("idle", |value| duration(value, IDLE)).unwrap_or(usual.idle),
+        fast_open: table.take("fast_open", truth).unwrap_or(usual.fast_open),
+    };
+    table.finish();
+    tcp
 }
 
 /// What goes together in `listen` and `interfaces`.

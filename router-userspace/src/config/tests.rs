@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Cookies, Dns, Probes, RateLimit, Secret, Stale, XdpMode};
+use crate::settings::{Cookies, Dns, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -75,6 +76,11 @@ ipv6_prefix = 64
 exempt = ["10.0.0.0/8", "192.0.2.1-192.0.2.3"]
 dry_run = true
 table_size = 4096
+[tcp]
+connections = 500
+connections_per_client = 20
+idle = "1m"
+fast_open = false
 [probes]
 per_second = 100
 in_flight = 10
@@ -193,6 +199,9 @@ fn every_key_arrives() {
         table_size: 4096,
     };
     assert_eq!(*limit, expected);
+    let tcp =
+        Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
+    assert_eq!(server.dns.tcp, tcp);
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);

@@ -75,6 +75,19 @@ pub(super) struct Answer<'m> {
     pub counter: Counter,
     /// What the limit on replies counts it under.
     pub account: Account,
+    /// Whether the same question may be given the same answer again.
+    pub keep: Keep,
+}
+
+/// What an answer holds for, as long as the service stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Keep {
+    /// Not worth keeping: there is no end of names that are answered so.
+    No,
+    /// Everybody who asks this.
+    Everybody,
+    /// What this profile does not tell apart.
+    Decided(ProfileId, Asked),
 }
 
 impl Answer<'_> {
@@ -90,6 +103,7 @@ impl Answer<'_> {
             scope: 0,
             counter,
             account: Account::ERROR,
+            keep: Keep::No,
         }
     }
 
@@ -123,8 +137,15 @@ pub(super) fn answer<'m>(
         // RFC 9824 §3.2: the type only ever stands in an NSEC record.
         return Answer::to_fault(Fault::Format);
     }
-    let walk =
-        Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0, synthesised: false };
+    let walk = Walk {
+        snapshot,
+        qtype: question.qtype,
+        asker,
+        answers: Vec::new(),
+        scope: 0,
+        keep: Keep::No,
+        synthesised: false,
+    };
     walk.run(&question.name, random)
 }
 
@@ -160,6 +181,7 @@ struct Walk<'m, 'a> {
     scope: u8,
     /// Whether some owner name was made from a wildcard or a DNAME.
     synthesised: bool,
+    keep: Keep,
 }
 
 impl<'m> Walk<'m, '_> {
@@ -170,6 +192,9 @@ impl<'m> Walk<'m, '_> {
         let end = loop {
             let found = self.find(&at);
             let zone = zone_of(&found);
+            if home.is_none() && is_configured(&found, &at) {
+                self.keep = Keep::Everybody;
+            }
             // A resolver takes nothing from us that lies outside the zone it asked about.
             if *home.get_or_insert(zone) != zone || seen.len() >= MAX_CHAIN {
                 break End::Found;
@@ -261,6 +286,9 @@ impl<'m> Walk<'m, '_> {
         asked: Asked,
         random: &mut dyn FnMut() -> u64,
     ) -> End<'m> {
+        if self.keep == Keep::Everybody {
+            self.keep = Keep::Decided(profile, asked);
+        }
         let distribution = distribution(self.snapshot, profile, asked, self.asker);
         let Some(outcome) = distribution.pick(random()) else { return End::Undecided };
         let (rtype, rdata): (u16, Vec<Vec<u8>>) = match &outcome.records {
@@ -319,7 +347,11 @@ impl<'m> Walk<'m, '_> {
             ttl: set.ttl,
             rdata: Cow::Owned(vec![octets]),
         });
-        if matches!(self.qtype, rtype::CNAME | rtype::ANY) {
+        // A DNAME that leads below itself applies to whatever it makes, without end. How far servers follow
+        // it is anybody's choice (RFC 6672 has none); once, as NSD does, is a whole answer, and a
+        // resolver that wants more asks for the next name. YXDOMAIN would be told of a name nobody asked for.
+        let endless = Name::from_wire(target).is_ok_and(|target| target.is_within(owner));
+        if endless || matches!(self.qtype, rtype::CNAME | rtype::ANY) {
             return Step::End(End::Found);
         }
         Step::Alias(next)
@@ -347,6 +379,7 @@ impl<'m> Walk<'m, '_> {
             scope: 0,
             counter: Counter::ServerRecords,
             account: Account::ERROR,
+            keep: self.keep,
         };
         match end {
             End::Outside => return Answer::refused(),
@@ -410,6 +443,15 @@ fn negative_soa(model: &Model, zone: ZoneId) -> RecordSet<'_> {
         rtype: rtype::SOA,
         ttl: zone.negative_ttl(),
         rdata: Cow::Owned(vec![zone.soa.to_wire()]),
+    }
+}
+
+/// Whether a name is one of those that the configuration names, of which there are only so many.
+fn is_configured(found: &Authority<'_>, name: &Name) -> bool {
+    match found {
+        Authority::Exists { wildcard, .. } => !wildcard,
+        Authority::Delegated { cut, .. } => *cut == name,
+        Authority::Outside | Authority::Redirected { .. } | Authority::Absent { .. } => false,
     }
 }
 

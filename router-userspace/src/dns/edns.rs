@@ -153,30 +153,36 @@ impl ReplyOpt<'_> {
     /// there are at most 69 octets, which is less than any reply leaves free.
     pub fn to_wire(&self, room: usize) -> Vec<u8> {
         let mut wire = Vec::with_capacity(35);
+        self.write(room, &mut wire);
+        wire
+    }
+
+    /// Puts the whole record at the end of `wire`.
+    pub fn write(&self, room: usize, wire: &mut Vec<u8>) {
+        let start = wire.len();
         wire.extend_from_slice(&[0, 0, 41]);
         wire.extend_from_slice(&self.ours.udp_size.to_be_bytes());
         wire.extend_from_slice(&[self.rcode_high, 0, u8::from(self.dnssec_ok) << 7, 0]);
         let rdata_len = wire.len();
         wire.extend_from_slice(&[0, 0]);
         if let Some((subnet, scope)) = self.client_subnet {
-            option(&mut wire, CLIENT_SUBNET, &[&subnet.head, &[scope], subnet.address]);
+            option(wire, CLIENT_SUBNET, &[&subnet.head, &[scope], subnet.address]);
         }
         if let Some(cookie) = &self.ours.cookie {
-            option(&mut wire, COOKIE, &[cookie]);
+            option(wire, COOKIE, &[cookie]);
         }
         if let Some(idle) = self.ours.keepalive {
             // In units of 100 ms.
             let timeout = u16::try_from(idle.as_millis() / 100).unwrap_or(u16::MAX);
-            option(&mut wire, KEEPALIVE, &[&timeout.to_be_bytes()]);
+            option(wire, KEEPALIVE, &[&timeout.to_be_bytes()]);
         }
-        if let Some(nsid) = self.ours.nsid.filter(|nsid| wire.len() + 4 + nsid.len() <= room) {
-            option(&mut wire, NSID, &[nsid]);
+        if let Some(nsid) = self.ours.nsid.filter(|nsid| wire.len() - start + 4 + nsid.len() <= room) {
+            option(wire, NSID, &[nsid]);
         }
         let len = (wire.len() - rdata_len - 2) as u16;
         if let Some(field) = wire.get_mut(rdata_len..rdata_len + 2) {
             field.copy_from_slice(&len.to_be_bytes());
         }
-        wire
     }
 }
 

@@ -1,17 +1,20 @@
 //! A reply as octets: header, question, record sets with compressed names, OPT, and what is left of it
 //! when it does not fit.
 
+use router_common::counter::Counter;
 use router_common::model::rtype;
 
 use super::account::Account;
-use super::answer::{Answer, RecordSet};
+use super::answer::{Answer, Keep, Rcode, RecordSet};
 use super::edns::{Ours, ReplyOpt};
 use super::query::{Query, name_len};
 use super::tsig::Signature;
 
-/// Offsets kept for compression. More would only help messages with many different names, and each is
-/// compared with every later name.
-const MAX_TARGETS: usize = 64;
+/// Octets of a header.
+const HEADER: usize = 12;
+/// Offsets kept for compression: every label of the longest question, since a negative answer points at the
+/// zone in it, and some more. Each is compared with every later name.
+const MAX_TARGETS: usize = 192;
 /// A pointer has 14 bits (RFC 1035 §4.1.4).
 const MAX_POINTER: usize = 0x3fff;
 const CLASS_IN: u16 = 1;
@@ -29,6 +32,8 @@ pub(super) struct Reply {
     pub account: Account,
     /// Where its parts stand.
     pub parts: Parts,
+    /// Whether the same question may be given the same records again.
+    pub keep: Keep,
 }
 
 /// What is left of a reply when it is truncated.
@@ -43,15 +48,18 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Leaves header, question and OPT of a reply, and sets TC (RFC 2181 §9, RFC 6891 §7).
-    pub fn truncate(self, octets: &mut Vec<u8>) {
-        let [end, opt, len] = [self.question_end, self.opt, self.opt_len].map(usize::from);
-        if octets.len() < opt + len || opt < end {
+    /// Leaves header, question and OPT of the reply that starts at `start`, the last one in `out`, and sets TC
+    /// (RFC 2181 §9, RFC 6891 §7).
+    pub fn truncate(self, start: usize, out: &mut Vec<u8>) {
+        let [end, opt] = [self.question_end, self.opt].map(|at| start + usize::from(at));
+        let len = usize::from(self.opt_len);
+        if out.len() < opt + len || opt < end {
             return;
         }
-        octets.copy_within(opt..opt + len, end);
-        octets.truncate(end + len);
-        if let Some([_, _, flags, _, _, _, counts @ ..]) = octets.first_chunk_mut::<12>() {
+        out.copy_within(opt..opt + len, end);
+        out.truncate(end + len);
+        let header = out.get_mut(start..).and_then(|reply| reply.first_chunk_mut::<HEADER>());
+        if let Some([_, _, flags, _, _, _, counts @ ..]) = header {
             *flags |= 0x02;
             *counts = [0, 0, 0, 0, 0, u8::from(len > 0)];
         }
@@ -64,7 +72,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         let client_subnet = edns.client_subnet.map(|subnet| (subnet, answer.scope));
         let (rcode_high, dnssec_ok) = (answer.rcode.high(), edns.dnssec_ok);
         let question = query.question.as_ref().map_or(0, |question| question.octets.len());
-        let room = limit.saturating_sub(12 + question);
+        let room = limit.saturating_sub(HEADER + question);
         ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();
@@ -116,16 +124,121 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         counts[2] += 1;
     }
 
-    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(answer.rcode.low());
-    flags |= u16::from(answer.authoritative) << 10 | u16::from(truncated) << 9;
+    let flags = Flags { rcode: answer.rcode, authoritative: answer.authoritative, truncated };
+    let header = header(query, flags, counts);
+    for (to, from) in writer.octets.iter_mut().zip(header) {
+        *to = from;
+    }
+    Reply { octets: writer.octets, truncated, account: answer.account, parts, keep: answer.keep }
+}
+
+/// What the header says of the answer.
+#[derive(Clone, Copy)]
+struct Flags {
+    rcode: Rcode,
+    authoritative: bool,
+    truncated: bool,
+}
+
+/// The twelve octets.
+fn header(query: &Query<'_>, flags: Flags, counts: [u16; 3]) -> [u8; 12] {
+    let Flags { rcode, authoritative, truncated } = flags;
+    let mut flags = 0x8000 | u16::from(query.opcode) << 11 | u16::from(rcode.low());
+    flags |= u16::from(authoritative) << 10 | u16::from(truncated) << 9;
     // RD is copied, except that an unknown opcode may use the bit for something else.
     flags |= u16::from(query.recursion_desired && query.opcode == 0) << 8;
     let questions = u16::from(query.question.is_some());
-    let header = [query.id, flags, questions, counts[0], counts[1], counts[2]];
-    for (to, from) in writer.octets.iter_mut().zip(header.into_iter().flat_map(u16::to_be_bytes)) {
+    let mut octets = [0; 12];
+    let words = [query.id, flags, questions, counts[0], counts[1], counts[2]];
+    for (to, from) in octets.iter_mut().zip(words.into_iter().flat_map(u16::to_be_bytes)) {
         *to = from;
     }
-    Reply { octets: writer.octets, truncated, account: answer.account, parts }
+    octets
+}
+
+/// A reply but for what differs between queries that ask the same: id, RD, the letters' case, OPT.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Body {
+    /// The records behind the question. Pointers in them point into a question of the same length.
+    octets: Box<[u8]>,
+    counts: [u16; 3],
+    rcode: Rcode,
+    authoritative: bool,
+    /// How a reply is counted.
+    pub counter: Counter,
+    /// What the limit on replies counts it under.
+    pub account: Account,
+    /// Whether a client subnet is told a scope; else it is 0.
+    scoped: bool,
+}
+
+impl Body {
+    /// What [`write`] makes of an answer when there is room for all of it. `None` when there never is.
+    pub fn of(query: &Query<'_>, answer: &Answer<'_>, scoped: bool) -> Option<Self> {
+        let question = query.question.as_ref()?;
+        let plain = Query { edns: None, signature: None, question: Some(question.clone()), ..*query };
+        let Reply { octets, truncated, .. } = write(&plain, answer, usize::from(u16::MAX), Ours::default());
+        let records = octets.get(HEADER + question.octets.len()..).filter(|_| !truncated)?;
+        let count = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
+        Some(Self {
+            octets: records.into(),
+            counts: [count(6)?, count(8)?, count(10)?],
+            rcode: answer.rcode,
+            authoritative: answer.authoritative,
+            counter: answer.counter,
+            account: answer.account,
+            scoped,
+        })
+    }
+
+    /// Octets of memory.
+    pub fn cost(&self) -> usize {
+        size_of::<Self>() + self.octets.len()
+    }
+
+    /// Puts the reply at the end of `out`, with this scope where it has one, and says where its parts stand.
+    /// `None`: it does not fit into `limit`, and nothing is put there.
+    pub fn write(
+        &self,
+        query: &Query<'_>,
+        scope: u8,
+        limit: usize,
+        udp_size: u16,
+        out: &mut Vec<u8>,
+    ) -> Option<Parts> {
+        let question = query.question.as_ref()?;
+        let start = out.len();
+        let mut counts = self.counts;
+        counts[2] = counts[2].saturating_add(u16::from(query.edns.is_some()));
+        let flags = Flags { rcode: self.rcode, authoritative: self.authoritative, truncated: false };
+        out.extend_from_slice(&header(query, flags, counts));
+        out.extend_from_slice(question.octets);
+        let question_end = out.len() - start;
+        out.extend_from_slice(&self.octets);
+        let opt_start = out.len() - start;
+        if let Some(edns) = &query.edns {
+            let client_subnet =
+                edns.client_subnet.map(|subnet| (subnet, if self.scoped { scope } else { 0 }));
+            let opt = ReplyOpt {
+                ours: Ours { udp_size, ..Ours::default() },
+                rcode_high: self.rcode.high(),
+                dnssec_ok: edns.dnssec_ok,
+                client_subnet,
+            };
+            opt.write(limit, out);
+        }
+        let end = out.len() - start;
+        if end > limit {
+            out.truncate(start);
+            return None;
+        }
+        // A reply has at most 65,535 octets.
+        Some(Parts {
+            question_end: question_end as u16,
+            opt: opt_start as u16,
+            opt_len: (end - opt_start) as u16,
+        })
+    }
 }
 
 /// A record that does not fit.
@@ -143,13 +256,17 @@ struct Writer {
 impl Writer {
     fn record_set(&mut self, set: &RecordSet<'_>, room: usize, count: &mut u16) -> Result<(), TooBig> {
         for rdata in set.rdata.iter() {
+            let owner_at = self.octets.len();
             self.name(set.owner.as_wire());
             self.octets.extend_from_slice(&set.rtype.to_be_bytes());
             self.octets.extend_from_slice(&self.class.to_be_bytes());
             self.octets.extend_from_slice(&set.ttl.to_be_bytes());
             let at = self.octets.len();
             self.octets.extend_from_slice(&[0; 2]);
-            self.rdata(set.rtype, rdata);
+            match set.rtype {
+                rtype::SOA => self.soa(set.owner.as_wire(), owner_at, rdata),
+                record_type => self.rdata(record_type, rdata),
+            }
             let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
             if let Some(field) = self.octets.get_mut(at..at + 2) {
                 field.copy_from_slice(&len.to_be_bytes());
@@ -166,7 +283,6 @@ impl Writer {
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
-            rtype::SOA => (0, 2),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),
         };
@@ -177,6 +293,33 @@ impl Writer {
                 break;
             };
             self.name(name);
+            rest = after;
+        }
+        self.octets.extend_from_slice(rest);
+    }
+
+    /// The data of a SOA whose owner was just written. Names in the zone end with a pointer to its name, others stand
+    /// in full: the fast path, which sends the same record after names of any length, can do no more, and
+    /// who answers is not to be seen.
+    fn soa(&mut self, zone: &[u8], zone_at: usize, rdata: &[u8]) {
+        let pointer = match self.octets.get(zone_at..zone_at + 2) {
+            Some(&[high @ 0xc0..=0xff, low]) => Some(u16::from_be_bytes([high, low])),
+            _ => {
+                u16::try_from(zone_at).ok().filter(|&at| usize::from(at) <= MAX_POINTER).map(|at| 0xc000 | at)
+            }
+        };
+        let mut rest = rdata;
+        for _ in 0..2 {
+            let Some((name, after)) = name_len(rest).and_then(|len| rest.split_at_checked(len)) else {
+                break;
+            };
+            match (pointer, head_in(name, zone)) {
+                (Some(pointer), Some(head)) => {
+                    self.octets.extend_from_slice(head);
+                    self.octets.extend_from_slice(&pointer.to_be_bytes());
+                }
+                _ => self.octets.extend_from_slice(name),
+            }
             rest = after;
         }
         self.octets.extend_from_slice(rest);
@@ -238,4 +381,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// The labels of a name before the zone it lies in. `None` outside of the zone, and in the root, whose name is
+/// shorter than a pointer to it.
+fn head_in<'n>(name: &'n [u8], zone: &[u8]) -> Option<&'n [u8]> {
+    let mut rest = name;
+    while rest.len() > zone.len() {
+        let (&len, _) = rest.split_first()?;
+        rest = rest.get(1 + usize::from(len)..)?;
+    }
+    let within = zone.len() > 1 && rest.eq_ignore_ascii_case(zone);
+    within.then(|| name.get(..name.len() - rest.len())).flatten()
 }

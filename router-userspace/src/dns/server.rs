@@ -3,39 +3,24 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::limit::Limiter;
 use super::{Counts, Service, tcp, udp};
 
-/// How much TCP may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Connections open at a time, on all listen addresses.
-    pub connections: usize,
-    /// Of those, connections of one client address.
-    pub connections_per_client: usize,
-    /// How long a connection may go without a whole query, and a reply without being taken
-    /// (RFC 7766 §6.2.3).
-    pub idle: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connections: 1000, connections_per_client: 50, idle: Duration::from_secs(10) }
-    }
-}
-
 /// How often a free port is looked for when TCP and UDP must share one that the system chooses.
 const PORT_ATTEMPTS: usize = 16;
 /// UDP sockets on one address, at most. The kernel spreads clients over them.
 const MAX_UDP_SOCKETS: usize = 16;
+/// Memory for replies that are ready, of all threads and of each, in octets.
+const READY_MEMORY: usize = 256 << 20;
+const MAX_READY_MEMORY: usize = 32 << 20;
 /// What a stopped server waits for replies that are being written.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -44,6 +29,9 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    sockets: Vec<Weak<UdpSocket>>,
+    /// Closed when the last UDP thread has ended.
+    ended: mpsc::Receiver<()>,
 }
 
 impl Server {
@@ -52,14 +40,30 @@ impl Server {
         &self.addresses
     }
 
-    /// Stops listening, lets replies that are being written out finish, and returns when every task has
-    /// ended (after a second at most).
+    /// Stops listening, lets replies that are being written out finish, and returns when every task and thread
+    /// has ended (after a second at most).
     pub async fn stop(mut self) {
-        self.stop.send_replace(true);
-        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        self.end();
+        let ended = async {
+            while self.tasks.join_next().await.is_some() {}
+            while self.ended.recv().await.is_some() {}
+        };
         if tokio::time::timeout(STOP_GRACE, ended).await.is_err() {
             self.tasks.shutdown().await;
         }
+    }
+
+    fn end(&self) {
+        self.stop.send_replace(true);
+        for socket in self.sockets.iter().filter_map(Weak::upgrade) {
+            udp::wake(&socket);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -71,34 +75,32 @@ pub async fn serve(
     services: watch::Receiver<Arc<Service>>,
     counts: Arc<Counts>,
 ) -> anyhow::Result<Server> {
-    serve_within(Limits::default(), listen, services, counts).await
-}
-
-/// [`serve`] with limits of one's own.
-pub async fn serve_within(
-    limits: Limits,
-    listen: Vec<SocketAddr>,
-    services: watch::Receiver<Arc<Service>>,
-    counts: Arc<Counts>,
-) -> anyhow::Result<Server> {
     let (stop, stopped) = watch::channel(false);
-    let mut server = Server { addresses: Vec::with_capacity(listen.len()), stop, tasks: JoinSet::new() };
-    let clients = Arc::new(tcp::Clients::new(limits));
-    let limiter = Arc::new(Limiter::default());
+    let (running, ended) = mpsc::channel(1);
+    let shared = Shared { services, counts, limiter: Arc::default(), stopped };
+    let mut bound = Vec::with_capacity(listen.len());
     for address in listen {
-        let (listener, sockets) = bind(address).with_context(|| format!("cannot serve DNS on {address}"))?;
+        bound.push(bind(address).with_context(|| format!("cannot serve DNS on {address}"))?);
+    }
+    let threads: usize = bound.iter().map(|(_, sockets)| sockets.len()).sum();
+    let room = (READY_MEMORY / threads.max(1)).min(MAX_READY_MEMORY);
+    let mut server =
+        Server { addresses: Vec::new(), stop, tasks: JoinSet::new(), sockets: Vec::new(), ended };
+    let clients = Arc::new(tcp::Clients::default());
+    server.tasks.spawn(tcp::reap(clients.clone(), shared.clone()));
+    for (listener, sockets) in bound {
         server.addresses.push(listener.local_addr().context("a bound socket has an address")?);
         let listener = tokio::net::TcpListener::from_std(listener).context("cannot watch a TCP socket")?;
-        let shared = Shared {
-            services: services.clone(),
-            counts: counts.clone(),
-            limiter: limiter.clone(),
-            stopped: stopped.clone(),
-        };
         server.tasks.spawn(tcp::accept(listener, clients.clone(), shared.clone()));
         for socket in sockets {
-            let socket = tokio::net::UdpSocket::from_std(socket).context("cannot watch a UDP socket")?;
-            server.tasks.spawn(udp::answer(socket, shared.clone()));
+            // Only the thread keeps the socket, so that the kernel gives it no queries when the thread is gone.
+            server.sockets.push(Arc::downgrade(&socket));
+            let (shared, running) = (shared.clone(), running.clone());
+            let serve = move || {
+                udp::serve(&socket, shared, room);
+                drop((socket, running));
+            };
+            thread::Builder::new().name("dns-udp".into()).spawn(serve).context("cannot start a thread")?;
         }
     }
     Ok(server)
@@ -114,12 +116,11 @@ pub(super) struct Shared {
     pub stopped: watch::Receiver<bool>,
 }
 
-/// One TCP listener and several UDP sockets on an address. TCP does not share its port, so that a second
-/// server on the same address is told so.
-fn bind(address: SocketAddr) -> io::Result<(TcpListener, Vec<UdpSocket>)> {
+/// One TCP listener and several UDP sockets on an address.
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, Vec<Arc<UdpSocket>>)> {
     let sockets = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_UDP_SOCKETS);
     for attempt in 1.. {
-        let listener = bind_tcp(address)?;
+        let listener = tcp::bind(address)?;
         let bound = with_port(address, listener.local_addr()?.port());
         let udp = (0..sockets).map(|_| udp::bind(bound)).collect::<io::Result<Vec<_>>>();
         match udp {
@@ -132,18 +133,6 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, Vec<UdpSocket>)> {
         }
     }
     Err(io::ErrorKind::AddrInUse.into())
-}
-
-fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(256)?;
-    Ok(socket.into())
 }
 
 fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {

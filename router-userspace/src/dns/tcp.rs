@@ -1,170 +1,229 @@
-//! DNS over TCP (RFC 7766): many queries on a connection, answered in order as they come.
+//! DNS over TCP (RFC 7766, RFC 9210): many queries on a connection, answered as they come.
+//!
+//! A connection that is idle holds no buffer. How long it may be idle, and which ones must go when there is
+//! no room, is [`clients`]' business.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::random::Random;
-use super::server::{Limits, Shared};
-use super::{Client, Transport, respond};
+use super::server::Shared;
+use super::{Client, Transport, respond, sockopt};
 use crate::clock::unix_now;
+
+mod clients;
+
+use clients::Place;
+pub(super) use clients::{Clients, reap};
 
 /// Pause after an `accept` that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that wait to be accepted; the system's own limit may make it less.
+const BACKLOG: i32 = 4096;
+/// Connections that wait to be accepted with data in their first segment (RFC 7413 §5.1).
+const FAST_OPEN_BACKLOG: libc::c_int = 256;
+/// What the kernel keeps of queries that were not read: they are short.
+const RECEIVE_BUFFER: usize = 64 << 10;
+/// What the kernel keeps of replies that the client's window has no room for.
+const UNSENT: libc::c_int = 128 << 10;
 /// Shortest message with a header.
 const SHORTEST: usize = 12;
 /// Octets read at once.
 const CHUNK: usize = 4096;
+/// Replies that are gathered before they are written, in octets.
+const GATHERED: usize = 16 << 10;
+
+/// A listener on an address. It does not share its port, so that a second server on the address is told so.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    // What follows is inherited by the connections.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    // Not in every kernel; without it more of a slow client's replies are kept.
+    let _ = sockopt::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Sets whether clients may send their query with the first segment. Not every kernel can; those that cannot
+/// go on without.
+fn set_fast_open(listener: &tokio::net::TcpListener, on: bool) {
+    let backlog = if on { FAST_OPEN_BACKLOG } else { 0 };
+    if let Err(error) = sockopt::set(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, backlog) {
+        log::debug!("no TCP Fast Open: {error}");
+    }
+}
 
 /// Accepts connections until the server is stopped; returns when the last of them is closed.
-pub(super) async fn accept(listener: TcpListener, clients: Arc<Clients>, mut shared: Shared) {
+pub(super) async fn accept(listener: tokio::net::TcpListener, clients: Arc<Clients>, mut shared: Shared) {
     let mut connections = JoinSet::new();
+    let mut fast_open = None;
     loop {
+        let limits = shared.services.borrow_and_update().settings.tcp;
+        if fast_open.replace(limits.fast_open) != Some(limits.fast_open) {
+            set_fast_open(&listener, limits.fast_open);
+        }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
+            Ok(()) = shared.services.changed() => continue,
             _ = shared.stopped.wait_for(|&stopped| stopped) => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                log::warn!("cannot accept a DNS connection: {error}");
+                // Another client needs the descriptor more than the longest idle connection.
+                if !(is_shortage(&error) && clients.evict()) {
+                    log::warn!("cannot accept a DNS connection: {error}");
+                }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let ip = peer.ip().to_canonical();
-        let Some(place) = Place::take(&clients, ip) else {
-            log::debug!("{ip}: DNS connection refused, too many are open");
+        let Some(place) = clients.admit(ip, &limits) else {
+            log::debug!("{ip}: DNS connection refused, this client has as many as it may");
             continue;
         };
-        let idle = clients.limits.idle;
-        let shared = shared.clone();
-        connections.spawn(async move {
-            if let Err(error) = converse(stream, ip, idle, shared).await {
-                log::debug!("{ip}: DNS connection closed: {error}");
+        let ticket = place.ticket();
+        let mut conversation = Conversation { stream, ip, place, shared: shared.clone() };
+        let task = connections.spawn(async move {
+            if let Err(error) = conversation.hold().await {
+                log::debug!("{}: DNS connection closed: {error}", conversation.ip);
             }
-            drop(place);
         });
+        clients.belongs_to(ticket, task);
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// Answers queries on one connection until the client closes it, is idle, breaks the framing, or the
-/// server is stopped. One time limit covers a whole query, so that a client cannot hold the
-/// connection by sending an octet now and then.
-async fn converse(mut stream: TcpStream, ip: IpAddr, idle: Duration, mut shared: Shared) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut random = Random::new();
-    let mut inbox = Inbox::default();
-    loop {
-        let message = tokio::select! {
-            message = timeout(idle, inbox.message(&mut stream)) => message,
-            _ = shared.stopped.wait_for(|&stopped| stopped) => return Ok(()),
-        };
-        let Some(len) = message.map_err(|_| io::ErrorKind::TimedOut)?? else { return Ok(()) };
-        if len < SHORTEST {
-            return Err(io::ErrorKind::InvalidData.into());
+/// Whether there are no descriptors, or no memory for one.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| shortages.contains(&code))
+}
+
+/// One connection.
+struct Conversation {
+    stream: TcpStream,
+    ip: IpAddr,
+    place: Place,
+    shared: Shared,
+}
+
+impl Conversation {
+    /// Answers queries until the client has sent its last one, breaks the framing, or the server is stopped.
+    /// Whoever is idle, sends a query octet by octet, or does not take replies is not seen here: it uses up
+    /// its place's time.
+    async fn hold(&mut self) -> io::Result<()> {
+        let mut random = Random::new();
+        let mut inbox = Inbox::default();
+        loop {
+            tokio::select! {
+                readable = self.stream.readable() => readable?,
+                _ = self.shared.stopped.wait_for(|&stopped| stopped) => return Ok(()),
+            }
+            let ended = match inbox.read(&self.stream) {
+                Ok(read) => read == 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    inbox.tidy();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mut out = Vec::new();
+            while let Some(query) = inbox.next_message()? {
+                self.answer(query, &mut random, &mut out).await?;
+            }
+            self.flush(&mut out).await?;
+            inbox.tidy();
+            if ended {
+                return if inbox.held.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
         }
-        let service = shared.services.borrow().clone();
-        let client = Client { source: ip, transport: Transport::Tcp, now: unix_now() };
-        let query = inbox.held.get(2..2 + len).unwrap_or_default();
-        let reply = respond(&service, query, &client, &mut || random.next(), &shared.counts);
-        inbox.held.drain(..2 + len);
-        let Some(reply) = reply else { continue };
-        let Ok(reply_len) = u16::try_from(reply.len()) else { continue };
-        // Length and message leave in one segment where they fit (RFC 7766 §8).
-        let framed = [&reply_len.to_be_bytes()[..], &reply].concat();
-        timeout(idle, stream.write_all(&framed)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    }
+
+    /// Answers one query. Replies are gathered in `out`, and those of queries that came together leave
+    /// together (RFC 7766 §8).
+    async fn answer(&mut self, query: &[u8], random: &mut Random, out: &mut Vec<u8>) -> io::Result<()> {
+        let service = self.shared.services.borrow().clone();
+        let client = Client { source: self.ip, transport: Transport::Tcp, now: unix_now() };
+        let Some(reply) = respond(&service, query, &client, &mut || random.next(), &self.shared.counts)
+        else {
+            return Ok(());
+        };
+        let Ok(len) = u16::try_from(reply.len()) else { return Ok(()) };
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(&reply);
+        if out.len() >= GATHERED {
+            // A client that does not read its replies is not read from either.
+            self.flush(out).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered; the connection's idle time begins anew when the client has room for all of it.
+    async fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        if !out.is_empty() {
+            self.stream.write_all(out).await?;
+            out.clear();
+            self.place.touch();
+        }
+        Ok(())
     }
 }
 
-/// What was received and is not answered. Grows with what arrives, not with what a length announces.
+/// What was received and is not answered. Grows with what arrives, not with what a length announces, and is
+/// nothing while the connection is idle.
 #[derive(Default)]
 struct Inbox {
     held: Vec<u8>,
+    /// What of it is done with.
+    done: usize,
 }
 
 impl Inbox {
-    /// Reads until a whole message is held, after its two octets of length, and gives its length. `None`:
-    /// the client has sent everything. Can be dropped at any await without losing octets.
-    async fn message(&mut self, stream: &mut TcpStream) -> io::Result<Option<usize>> {
-        loop {
-            if let Some(head) = self.held.first_chunk::<2>() {
-                let len = usize::from(u16::from_be_bytes(*head));
-                if self.held.len() >= 2 + len {
-                    return Ok(Some(len));
-                }
-            }
-            self.held.reserve(CHUNK);
-            if stream.read_buf(&mut self.held).await? == 0 {
-                return if self.held.is_empty() {
-                    Ok(None)
-                } else {
-                    Err(io::ErrorKind::UnexpectedEof.into())
-                };
-            }
-        }
+    /// Receives what is there. How much; nothing when the client has sent everything.
+    fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        self.held.reserve(CHUNK);
+        stream.try_read_buf(&mut self.held)
     }
-}
 
-/// Who has connections open, on all listen addresses.
-pub(super) struct Clients {
-    limits: Limits,
-    open: Mutex<Open>,
-}
-
-/// Connections open, in all and by client.
-#[derive(Default)]
-struct Open {
-    all: usize,
-    by_client: HashMap<IpAddr, usize>,
-}
-
-impl Clients {
-    /// Nobody yet.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, open: Mutex::default() }
-    }
-}
-
-/// One connection of a client; given back when dropped.
-struct Place {
-    clients: Arc<Clients>,
-    ip: IpAddr,
-}
-
-impl Place {
-    /// `None` when all are taken, or the client has as many as it may.
-    fn take(clients: &Arc<Clients>, ip: IpAddr) -> Option<Self> {
-        let mut open = clients.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = open.by_client.get(&ip).copied().unwrap_or(0);
-        if open.all >= clients.limits.connections || mine >= clients.limits.connections_per_client {
-            return None;
+    /// The next whole message.
+    ///
+    /// # Errors
+    /// When it is shorter than a header: whatever the client speaks, it is not this.
+    fn next_message(&mut self) -> io::Result<Option<&[u8]>> {
+        let rest = self.held.get(self.done..).unwrap_or_default();
+        let Some((len, rest)) = rest.split_first_chunk::<2>() else { return Ok(None) };
+        let len = usize::from(u16::from_be_bytes(*len));
+        let Some(message) = rest.get(..len) else { return Ok(None) };
+        if len < SHORTEST {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        open.all += 1;
-        open.by_client.insert(ip, mine + 1);
-        Some(Self { clients: clients.clone(), ip })
+        self.done += 2 + len;
+        Ok(Some(message))
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.clients.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.all = open.all.saturating_sub(1);
-        if let Some(mine) = open.by_client.get_mut(&self.ip) {
-            *mine -= 1;
-            if *mine == 0 {
-                open.by_client.remove(&self.ip);
-            }
-        }
+    /// Gives back the memory of what is done with.
+    fn tidy(&mut self) {
+        self.held.drain(..self.done.min(self.held.len()));
+        self.done = 0;
+        self.held.shrink_to_fit();
     }
 }

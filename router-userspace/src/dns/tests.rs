@@ -23,6 +23,7 @@ mod header;
 mod limits;
 mod options;
 mod profiles;
+mod ready;
 mod semantics;
 mod sockets;
 mod subnet;

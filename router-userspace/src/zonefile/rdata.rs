@@ -52,6 +52,7 @@ fn fields(number: u16) -> Option<&'static [Field]> {
         48 | 60 => &[U16, U8, U8, Base64],
         52 | 53 => &[U8, U8, U8, Hex],
         61 => &[Base64],
+        64 | 65 => &[U16, Name, Rest],
         256 => &[U16, U16, Rest],
         257 => &[U8, Tag, Rest],
         _ => return None,
@@ -59,7 +60,7 @@ fn fields(number: u16) -> Option<&'static [Field]> {
 }
 
 /// Reads the record data of a type.
-pub(super) fn read(number: u16, values: &[Token], origin: &Name) -> Result<Vec<u8>, Wrong> {
+pub(super) fn read(number: u16, values: &[Token], origin: &[u8]) -> Result<Vec<u8>, Wrong> {
     let texts: Vec<&str> = values.iter().map(|token| token.text.as_str()).collect();
     if let Some((first, rest)) = values.split_first()
         && first.text == "\\#"
@@ -105,7 +106,7 @@ pub(super) fn read(number: u16, values: &[Token], origin: &Name) -> Result<Vec<u
     Ok(wire)
 }
 
-fn by_fields(number: u16, fields: &[Field], texts: &[&str], origin: &Name) -> Result<Vec<u8>, Wrong> {
+fn by_fields(number: u16, fields: &[Field], texts: &[&str], origin: &[u8]) -> Result<Vec<u8>, Wrong> {
     let mut wire = Vec::new();
     let mut at = 0;
     for field in fields {
@@ -122,7 +123,7 @@ fn by_fields(number: u16, fields: &[Field], texts: &[&str], origin: &Name) -> Re
             Field::U32 => wire.extend_from_slice(&whole::<u32>(text).map_err(wrong)?.to_be_bytes()),
             Field::Period => wire.extend_from_slice(&types::ttl(text).map_err(wrong)?.to_be_bytes()),
             Field::Name => {
-                wire.extend_from_slice(types::name(text, origin).map_err(wrong)?.as_wire());
+                wire.extend_from_slice(&types::written(text, origin).map_err(wrong)?);
             }
             Field::Text => string(text, &mut wire).map_err(wrong)?,
             Field::Texts => {
@@ -176,6 +177,32 @@ fn generic(values: &[Token]) -> Result<Vec<u8>, Wrong> {
     Ok(wire)
 }
 
+/// Whether sound data of a type is the same record: case counts everywhere but in names (RFC 4034 §6.2).
+pub(super) fn same(number: u16, one: &[u8], other: &[u8]) -> bool {
+    if one == other || !one.eq_ignore_ascii_case(other) {
+        return one == other;
+    }
+    let (mut one, mut other) = (one, other);
+    for field in fields(number).unwrap_or_default() {
+        let names = match field {
+            Field::Name => split_name(one).zip(split_name(other)),
+            _ => None,
+        };
+        let (rest, rests) = match names {
+            Some(((_, rest), (_, rests))) => (rest, rests),
+            None => {
+                let len = one.len() - after(*field, one).map_or(0, <[u8]>::len);
+                if one.get(..len) != other.get(..len) {
+                    return false;
+                }
+                (one.get(len..).unwrap_or_default(), other.get(len..).unwrap_or_default())
+            }
+        };
+        (one, other) = (rest, rests);
+    }
+    one == other
+}
+
 /// Whether octets can be the data of a type; what is compressed or cut would break readers.
 fn is_sound(number: u16, wire: &[u8]) -> bool {
     match number {
@@ -189,30 +216,34 @@ fn is_sound(number: u16, wire: &[u8]) -> bool {
 
 /// Whether octets are exactly these fields.
 fn fits(fields: &[Field], mut wire: &[u8]) -> bool {
+    for field in fields {
+        let Some(rest) = after(*field, wire) else { return false };
+        wire = rest;
+    }
+    wire.is_empty()
+}
+
+/// What follows a field; `None` when it is not whole.
+fn after(field: Field, wire: &[u8]) -> Option<&[u8]> {
     fn counted(wire: &[u8]) -> Option<&[u8]> {
         let (&length, rest) = wire.split_first()?;
         rest.get(usize::from(length)..)
     }
-    for field in fields {
-        let rest = match field {
-            Field::U8 => wire.get(1..),
-            Field::U16 => wire.get(2..),
-            Field::U32 | Field::Period => wire.get(4..),
-            Field::Name => split_name(wire).map(|(_, rest)| rest),
-            Field::Text | Field::Tag => counted(wire),
-            Field::Texts => {
-                let mut left = counted(wire);
-                while let Some(more) = left.filter(|left| !left.is_empty()) {
-                    left = counted(more);
-                }
-                left
+    match field {
+        Field::U8 => wire.get(1..),
+        Field::U16 => wire.get(2..),
+        Field::U32 | Field::Period => wire.get(4..),
+        Field::Name => split_name(wire).map(|(_, rest)| rest),
+        Field::Text | Field::Tag => counted(wire),
+        Field::Texts => {
+            let mut left = counted(wire);
+            while let Some(more) = left.filter(|left| !left.is_empty()) {
+                left = counted(more);
             }
-            Field::Rest | Field::Hex | Field::Base64 => wire.get(wire.len()..),
-        };
-        let Some(rest) = rest else { return false };
-        wire = rest;
+            left
+        }
+        Field::Rest | Field::Hex | Field::Base64 => wire.get(wire.len()..),
     }
-    wire.is_empty()
 }
 
 /// The name at the start of some octets, and what follows it.

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use router_common::name::Name;
-
 use super::lexer::Token;
 use super::{rdata, types};
 
@@ -22,7 +20,7 @@ const KEYS: [(&str, u16); 9] = [
 ];
 
 /// Reads `priority target key=value …`.
-pub(super) fn read(values: &[Token], origin: &Name) -> Result<Vec<u8>, (usize, String)> {
+pub(super) fn read(values: &[Token], origin: &[u8]) -> Result<Vec<u8>, (usize, String)> {
     let [priority, target, parameters @ ..] = values else {
         return Err((values.len(), "a priority and a target are wanted".into()));
     };
@@ -30,7 +28,7 @@ pub(super) fn read(values: &[Token], origin: &Name) -> Result<Vec<u8>, (usize, S
         .text
         .parse()
         .map_err(|_| (0, format!("{:?} is not a priority; allowed is 0 to 65535", priority.text)))?;
-    let target = types::name(&target.text, origin).map_err(|why| (1, why))?;
+    let target = types::written(&target.text, origin).map_err(|why| (1, why))?;
     if priority == 0 && !parameters.is_empty() {
         return Err((2, "priority 0 is an alias, which has no parameters (RFC 9460 §2.4.2)".into()));
     }
@@ -59,7 +57,7 @@ pub(super) fn read(values: &[Token], origin: &Name) -> Result<Vec<u8>, (usize, S
         return Err((2, "no-default-alpn without alpn (RFC 9460 §7.1.1)".into()));
     }
     let mut wire = priority.to_be_bytes().to_vec();
-    wire.extend_from_slice(target.as_wire());
+    wire.extend_from_slice(&target);
     for (key, value) in by_key {
         let length =
             u16::try_from(value.len()).map_err(|_| (2, "a parameter that is too long".to_owned()))?;

@@ -246,3 +246,36 @@ proptest! {
         }
     }
 }
+
+/// Names of the same letters are the same name; what they are made of is kept as it was written, wherever a
+/// resolver may see it.
+#[test]
+fn names_in_record_data_keep_their_case() {
+    let shown = records(
+        "a CNAME Www\nb MX 10 MAIL.Example.ORG.\n$ORIGIN Sub.example.test.\nc NS nS\nd HTTPS 1 Svc alpn=h2\n",
+    );
+    let wire = |text: &str| -> String {
+        Name::written(text).unwrap().iter().map(|octet| format!("{octet:02x}")).collect()
+    };
+    assert_eq!(
+        shown,
+        [
+            format!("a.example.test. 300 5 {}", wire("Www.example.test")),
+            format!("b.example.test. 300 15 000a{}", wire("MAIL.Example.ORG")),
+            format!("c.sub.example.test. 300 2 {}", wire("nS.Sub.example.test")),
+            format!("d.sub.example.test. 300 65 0001{}000100030268{}", wire("Svc.Sub.example.test"), "32"),
+        ]
+    );
+}
+
+#[test]
+fn records_that_differ_in_the_case_of_names_only_are_one() {
+    let shown = records(
+        "a NS One\na NS oNE\na NS two\nb MX 10 m\nb MX 10 M\nb MX 20 M\nt TXT \"a\"\nt TXT \"A\"\nn NAPTR 1 1 S \
+         x \"\" r\nn NAPTR 1 1 s x \"\" r\nn NAPTR 1 1 S x \"\" R\nh HTTPS 1 q\nh HTTPS 1 Q\n",
+    );
+    let count = |owner: &str| shown.iter().filter(|line| line.starts_with(owner)).count();
+    assert_eq!(["a.", "b.", "t.", "n.", "h."].map(count), [2, 2, 2, 2, 1], "{shown:#?}");
+    // The second name of an alias is a mistake, the same once more is not.
+    assert_eq!(records("a CNAME b\na CNAME B\n").len(), 1);
+}

@@ -67,19 +67,24 @@ pub(super) fn mnemonic(number: u16) -> String {
 }
 
 /// A name, relative to the origin when it does not end with a dot.
-pub(super) fn name(text: &str, origin: &Name) -> Result<Name, String> {
-    if text == "@" {
-        return Ok(origin.clone());
-    }
+pub(super) fn name(text: &str, origin: &[u8]) -> Result<Name, String> {
+    checked(text, origin).map(|(name, _)| name)
+}
+
+/// The same in wire form, its letters as they are written: the case of a name is kept (RFC 4343 §3), though
+/// it decides nothing.
+pub(super) fn written(text: &str, origin: &[u8]) -> Result<Vec<u8>, String> {
+    checked(text, origin).map(|(_, written)| written)
+}
+
+fn checked(text: &str, origin: &[u8]) -> Result<(Name, Vec<u8>), String> {
     let wrong = |why: NameError| format!("{text:?} is not a domain name: {why}");
-    let name: Name = text.parse().map_err(wrong)?;
-    if ends_with_dot(text) {
-        return Ok(name);
+    let mut octets = if text == "@" { vec![0] } else { Name::written(text).map_err(wrong)? };
+    if text == "@" || !ends_with_dot(text) {
+        octets.pop();
+        octets.extend_from_slice(origin);
     }
-    let mut octets = name.as_wire().to_vec();
-    octets.pop();
-    octets.extend_from_slice(origin.as_wire());
-    Name::from_wire(&octets).map_err(wrong)
+    Ok((Name::from_wire(&octets).map_err(wrong)?, octets))
 }
 
 /// Whether the last character is a dot that no `\` escapes.

@@ -46,18 +46,27 @@ fn bpf_nodata_points_to_the_zone_inside_the_question() {
     }
     let mut tables = Builder::new(512);
     let v4_record = tables.records(&[a([192, 0, 2, 11])]);
-    // One SOA inside its cell, one in lines.
-    let (short, long) = (tables.nodata("", ""), tables.nodata("ns1.example.test", "host.example.test"));
+    // One SOA inside its cell, one in lines, and three whose names end with the same pointer: at even places and
+    // at odd ones, inside the cell and in lines.
+    let soas = [
+        (tables.nodata("", ""), ". ."),
+        (tables.nodata("ns1.example.test", "host.example.test"), "ns1.example.test. host.example.test."),
+        (tables.nodata_in_the_zone("a", "b"), "a.example.test. b.example.test."),
+        (tables.nodata_in_the_zone("ns", "odd"), "ns.example.test. odd.example.test."),
+        (
+            tables.nodata_in_the_zone("ns1.far", "hostmaster"),
+            "ns1.far.example.test. hostmaster.example.test.",
+        ),
+    ];
     let mut names = vec!["example.test".to_owned()];
     names.extend((1..=63).map(|len| format!("{}.example.test", "n".repeat(len))));
     names.extend((1..=63).map(|len| format!("{}.b.c.example.test", "m".repeat(len))));
     for (i, name) in names.iter().enumerate() {
-        let none = if i % 2 == 0 { short } else { long };
-        tables.simple(name, v4_record, none);
+        tables.simple(name, v4_record, soas[i % soas.len()].0);
     }
     let fixture = tables.start();
     for (i, name) in names.iter().enumerate() {
-        let soa = if i % 2 == 0 { ". ." } else { "ns1.example.test. host.example.test." };
+        let soa = soas[i % soas.len()].1;
         let expected = format!("example.test. 60 IN SOA {soa} 1 3600 600 604800 60");
         let plain = Query::new(name, rtype::AAAA);
         // With Client Subnet, the scope of a negative answer is 0.

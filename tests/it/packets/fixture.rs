@@ -120,7 +120,8 @@ impl Builder {
             kind,
             ancount: counts.0,
             nscount: counts.1,
-            pad: [0; 3],
+            ends: [0; 2],
+            pad: 0,
             piece: held,
         }
     }
@@ -149,6 +150,25 @@ impl Builder {
         piece.extend((rdata.len() as u16).to_be_bytes());
         piece.extend(rdata);
         self.cell(Cell::NODATA, (0, 1), &piece)
+    }
+
+    /// A NODATA cell with a SOA whose names are these labels and the zone, as pointers that the program fills in.
+    pub fn nodata_in_the_zone(&mut self, mname: &str, rname: &str) -> Cell {
+        let labels = |name: &str| {
+            let wire = wire_name(name);
+            [&wire[..wire.len() - 1], &[0, 0]].concat()
+        };
+        let (mname, rname) = (labels(mname), labels(rname));
+        let mut piece = vec![0, 0, 0, 6, 0, 1, 0, 0, 0, 60];
+        piece.extend((mname.len() as u16 + rname.len() as u16 + 20).to_be_bytes());
+        piece.extend(&mname);
+        let first = piece.len() as u8 - 2;
+        piece.extend(&rname);
+        let second = piece.len() as u8 - 2;
+        for number in [1u32, 3600, 600, 604_800, 60] {
+            piece.extend(number.to_be_bytes());
+        }
+        Cell { ends: [first, second], ..self.cell(Cell::NODATA, (0, 1), &piece) }
     }
 
     /// A cell that leads to another answer.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// A program that must be there.
+/// A program, or a module of Python, that must be there.
 #[derive(PartialEq, Eq)]
 pub struct Program {
     /// What it is called.
@@ -15,10 +15,29 @@ pub struct Program {
     package: &'static str,
     /// Whether building needs it, and not only the tests and the demo.
     pub builds: bool,
+    /// Whether it is a module of Python, not a program.
+    module: bool,
+}
+
+impl Program {
+    /// Whether it is there. A module is looked for in Debian's Python too, to which its package belongs.
+    pub fn is_there(&self) -> bool {
+        if !self.module {
+            return shell::find(self.name).is_some();
+        }
+        ["python3", "/usr/bin/python3"].iter().any(|python| {
+            let import = format!("import {}", self.name);
+            shell::command(python).args(["-c", &import]).output().is_ok_and(|output| output.status.success())
+        })
+    }
 }
 
 const fn program(name: &'static str, package: &'static str, builds: bool) -> Program {
-    Program { name, package, builds }
+    Program { name, package, builds, module: false }
+}
+
+const fn module(name: &'static str, package: &'static str) -> Program {
+    Program { name, package, builds: false, module: true }
 }
 
 /// All of them.
@@ -29,6 +48,10 @@ pub const PROGRAMS: &[Program] = &[
     program("dnsperf", "dnsperf", false),
     program("dig", "bind9-dnsutils", false),
     program("kdig", "knot-dnsutils", false),
+    program("drill", "ldnsutils", false),
+    program("zonemaster-cli", "zonemaster-cli", false),
+    program("python3", "python3", false),
+    module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
 ];
 
@@ -64,12 +87,43 @@ pub fn install<P: AsRef<str>>(packages: &[P]) -> Result<()> {
     }
     refresh()?;
     println!("Set-up: installing Debian packages {}", packages.join(" "));
+    let _still = Stillness::begin()?;
     shell::run(
         shell::privileged("env")
             .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--quiet=2"])
             .args(["--no-install-recommends", "--no-remove", "-o", "Dpkg::Use-Pty=0"])
             .args(&packages),
     )
+}
+
+/// As long as this lives, packages that are installed start no services: they are wanted for their programs.
+struct Stillness {
+    /// Whether the policy is ours to remove.
+    ours: bool,
+}
+
+/// Debian asks this program before it starts a service; 101 is "no" (invoke-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl Stillness {
+    fn begin() -> Result<Self> {
+        if fs::exists(POLICY).unwrap_or(false) {
+            return Ok(Self { ours: false });
+        }
+        let line = format!("printf '#!/bin/sh\\nexit 101\\n' > {POLICY} && chmod 755 {POLICY}");
+        shell::run(shell::privileged("sh").args(["-c", &line]))?;
+        Ok(Self { ours: true })
+    }
+}
+
+impl Drop for Stillness {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = shell::run(shell::privileged("rm").arg(POLICY))
+        {
+            eprintln!("{POLICY} is left and keeps services from being started by packages: {error:#}");
+        }
+    }
 }
 
 /// The version that apt would install, when it knows the package.

@@ -12,7 +12,8 @@ pub(super) fn check(parts: &Parts, faults: &mut Faults) {
         if !seen.insert(&zone.name) {
             faults.add(place, "name", format!("a zone named {} already exists", zone.name));
         }
-        if zone.name.labels().any(|label| label == b"*") {
+        // RFC 4592 §4.2 leaves open what one would mean. A `*` further on is a label like any other (§2.1.1).
+        if zone.name.is_wildcard() {
             faults.add(place, "name", format!("{}: a zone cannot be a wildcard", zone.name));
         }
         if zone.ttl > MAX_TTL {

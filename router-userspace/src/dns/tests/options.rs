@@ -1,6 +1,7 @@
 //! NSID (RFC 5001), edns-tcp-keepalive (RFC 7828), padding (RFC 7830).
 
 use super::*;
+use crate::settings::Tcp;
 
 fn identified(nsid: &[u8]) -> Service {
     configured(service(), Dns { nsid: Some(nsid.into()), ..Dns::default() })
@@ -95,16 +96,11 @@ fn keepalive_tells_the_idle_time_over_tcp_only() {
     check_head(&service, "ignored over UDP", &told, "NOERROR aa qd1");
     // What does not fit the field is as long as can be said.
     for (seconds, field) in [(1, [0, 10]), (120, [0x04, 0xb0]), (1_000_000, [0xff, 0xff])] {
-        let tcp_idle = Duration::from_secs(seconds);
-        let patient = configured(super::service(), Dns { tcp_idle, ..Dns::default() });
+        let tcp = Tcp { idle: Duration::from_secs(seconds), ..Tcp::default() };
+        let patient = configured(super::service(), Dns { tcp, ..Dns::default() });
         let shown = format!("opt v0 1232 [{}]", hex(&option(11, &field)));
         assert_eq!(opt_of(&patient, &asked, Transport::Tcp), shown);
     }
-}
-
-#[test]
-fn the_idle_time_that_is_told_is_the_servers() {
-    assert_eq!(Dns::default().tcp_idle, crate::dns::Limits::default().idle);
 }
 
 #[test]

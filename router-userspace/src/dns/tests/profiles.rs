@@ -44,14 +44,14 @@ fn endpoint(name: &str, target: Target) -> Endpoint {
     }
 }
 
-fn addresses(list: &[&str]) -> Target {
+pub fn addresses(list: &[&str]) -> Target {
     let ips: Vec<IpAddr> = list.iter().map(|ip| ip.parse().unwrap()).collect();
     let ipv4 = ips.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None });
     let ipv6 = ips.iter().filter_map(|ip| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None });
     Target::Addresses { ipv4: ipv4.collect(), ipv6: ipv6.collect() }
 }
 
-fn profile(label: &str, method: Method, targets: &[Target]) -> Profile {
+pub fn profile(label: &str, method: Method, targets: &[Target]) -> Profile {
     let numbered = targets.iter().zip(1..);
     Profile {
         name: label.to_owned(),

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::dns::{Limits, Server, serve, serve_within};
+use crate::dns::{Server, serve};
+use crate::settings::Tcp;
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
@@ -20,11 +21,12 @@ struct Running {
     counts: Arc<Counts>,
 }
 
-async fn start(limits: Limits, listen: &[&str]) -> Running {
-    let (services, receiver) = watch::channel(Arc::new(service()));
+async fn start(tcp: Tcp, listen: &[&str]) -> Running {
+    let service = Service { settings: Arc::new(Dns { tcp, ..Dns::default() }), ..service() };
+    let (services, receiver) = watch::channel(Arc::new(service));
     let counts = Arc::new(Counts::default());
     let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
-    let server = serve_within(limits, listen, receiver, counts.clone()).await.unwrap();
+    let server = serve(listen, receiver, counts.clone()).await.unwrap();
     Running { server, services, counts }
 }
 
@@ -59,7 +61,7 @@ fn any_port(address: SocketAddr) -> &'static str {
 
 #[tokio::test]
 async fn udp_and_tcp_answer_on_every_address() {
-    let running = start(Limits::default(), &LOOPBACKS).await;
+    let running = start(Tcp::default(), &LOOPBACKS).await;
     let query = plain(WWW, A);
     let expected = ask(&service(), &query).unwrap();
     for &address in running.server.addresses() {
@@ -74,7 +76,7 @@ async fn udp_and_tcp_answer_on_every_address() {
 
 #[tokio::test]
 async fn wildcard_addresses_reply_from_the_address_that_was_asked() {
-    let running = start(Limits::default(), &["0.0.0.0:0", "[::]:0"]).await;
+    let running = start(Tcp::default(), &["0.0.0.0:0", "[::]:0"]).await;
     let [v4, v6] = [running.server.addresses()[0].port(), running.server.addresses()[1].port()];
     let query = plain(WWW, A);
     // From the wildcard the kernel would choose 127.0.0.1, and the client would not take the reply.
@@ -89,7 +91,7 @@ async fn wildcard_addresses_reply_from_the_address_that_was_asked() {
 
 #[tokio::test]
 async fn a_second_server_on_the_address_is_told_so() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let address = running.server.addresses()[0];
     let (_services, receiver) = watch::channel(Arc::new(service()));
     let error = serve(vec![address], receiver, Arc::default()).await.err().expect("the address is taken");
@@ -99,7 +101,7 @@ async fn a_second_server_on_the_address_is_told_so() {
 
 #[tokio::test]
 async fn a_new_service_answers_the_next_query() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let address = running.server.addresses()[0];
     let query = plain(WWW, A);
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -115,7 +117,7 @@ async fn a_new_service_answers_the_next_query() {
 
 #[tokio::test]
 async fn tcp_takes_queries_in_any_pieces() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let query = plain(WWW, A);
     let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
     stream.set_nodelay(true).unwrap();
@@ -137,7 +139,7 @@ async fn tcp_takes_queries_in_any_pieces() {
 
 #[tokio::test]
 async fn tcp_answers_twenty_pipelined_queries_after_a_half_close() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
     let mut sent = Vec::new();
     for id in 0..20u8 {
@@ -156,7 +158,7 @@ async fn tcp_answers_twenty_pipelined_queries_after_a_half_close() {
 
 #[tokio::test]
 async fn tcp_closes_on_messages_without_a_header() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     for scrap in [vec![0, 0], vec![0, 5, 1, 2, 3, 4, 5], vec![0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
         let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
         stream.write_all(&scrap).await.unwrap();
@@ -178,7 +180,7 @@ async fn tcp_closes_on_messages_without_a_header() {
 
 #[tokio::test]
 async fn tcp_goes_on_after_a_format_error() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
     let bad = [header(0, [2, 0, 0, 0]), question(WWW, A, 1)].concat();
     stream.write_all(&framed(&bad)).await.unwrap();
@@ -191,7 +193,7 @@ async fn tcp_goes_on_after_a_format_error() {
 #[tokio::test]
 async fn tcp_closes_idle_connections_and_half_sent_queries() {
     let idle = Duration::from_millis(200);
-    let running = start(Limits { idle, ..Limits::default() }, &["127.0.0.1:0"]).await;
+    let running = start(Tcp { idle, ..Tcp::default() }, &["127.0.0.1:0"]).await;
     let begun = Instant::now();
     let mut quiet = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
     let mut slow = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
@@ -213,8 +215,58 @@ async fn tcp_closes_idle_connections_and_half_sent_queries() {
 }
 
 #[tokio::test]
+async fn tcp_closes_clients_that_do_not_take_their_replies() {
+    let idle = Duration::from_millis(300);
+    let running = start(Tcp { idle, ..Tcp::default() }, &["127.0.0.1:0"]).await;
+    let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
+    let queries = framed(&plain("deleg.example.test", A)).repeat(100);
+    let begun = Instant::now();
+    // First the replies fill what the kernel holds, then the server reads no more, then it closes.
+    while let Ok(Ok(())) = timeout(Duration::from_secs(5), stream.write_all(&queries)).await {}
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let answered = running.counts.get(Counter::ServerReferral);
+    tokio::time::sleep(idle).await;
+    assert_eq!(running.counts.get(Counter::ServerReferral), answered);
+    running.server.stop().await;
+}
+
+#[tokio::test]
+async fn tcp_replies_to_queries_that_came_together_leave_together() {
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
+    let mut stream = TcpStream::connect(running.server.addresses()[0]).await.unwrap();
+    let query = plain(WWW, A);
+    let reply = framed(&ask(&service(), &query).unwrap());
+    stream.write_all(&framed(&query).repeat(20)).await.unwrap();
+    let mut read = vec![0; 4096];
+    let len = timeout(Duration::from_secs(5), stream.read(&mut read)).await.unwrap().unwrap();
+    assert_eq!(read[..len], reply.repeat(20));
+    // And more than is gathered at once.
+    stream.write_all(&framed(&query).repeat(2000)).await.unwrap();
+    for _ in 0..2000 {
+        assert_eq!(framed(&read_reply(&mut stream).await.unwrap()), reply);
+    }
+    running.server.stop().await;
+}
+
+#[tokio::test]
+async fn udp_takes_the_longest_datagram_and_stops_at_once() {
+    let running = start(Tcp::default(), &LOOPBACKS).await;
+    let query = plain(WWW, A);
+    for &address in running.server.addresses() {
+        let mut longest = query.clone();
+        longest.resize(if address.is_ipv4() { 65_507 } else { 65_487 }, 0);
+        assert_eq!(ask_udp(any_port(address), address, &longest).await, ask(&service(), &query).unwrap());
+        assert_eq!(ask_udp(any_port(address), address, &query).await, ask(&service(), &query).unwrap());
+    }
+    let begun = Instant::now();
+    running.server.stop().await;
+    // Not by looking around.
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn tcp_connections_are_limited_in_all_and_by_client() {
-    let limits = Limits { connections: 3, connections_per_client: 2, ..Limits::default() };
+    let limits = Tcp { connections: 3, connections_per_client: 2, ..Tcp::default() };
     let running = start(limits, &["0.0.0.0:0"]).await;
     let port = running.server.addresses()[0].port();
     let connect = async |client: &str| {
@@ -225,12 +277,13 @@ async fn tcp_connections_are_limited_in_all_and_by_client() {
         let _ = stream.write_all(&framed(&plain(WWW, A))).await;
         read_reply(&mut stream).await.map(|_| stream)
     };
-    let first = connect("127.0.0.1").await.expect("the first of a client");
-    let _second = connect("127.0.0.1").await.expect("the second of a client");
+    let mut first = connect("127.0.0.1").await.expect("the first of a client");
+    let second = connect("127.0.0.1").await.expect("the second of a client");
     assert!(connect("127.0.0.1").await.is_none(), "a third of the same client");
     let _third = connect("127.0.0.2").await.expect("the first of another client");
-    assert!(connect("127.0.0.3").await.is_none(), "a fourth in all");
-    drop(first);
+    let _fourth = connect("127.0.0.3").await.expect("a fourth in all, for which the longest idle one goes");
+    assert_eq!(read_reply(&mut first).await, None);
+    drop(second);
     // The place is free again as soon as the server has seen the end.
     let mut again = None;
     for _ in 0..100 {
@@ -246,7 +299,7 @@ async fn tcp_connections_are_limited_in_all_and_by_client() {
 
 #[tokio::test]
 async fn stopping_ends_every_task_and_closes_connections() {
-    let running = start(Limits::default(), &LOOPBACKS).await;
+    let running = start(Tcp::default(), &LOOPBACKS).await;
     let address = running.server.addresses()[0];
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&framed(&plain(WWW, A))).await.unwrap();
@@ -265,7 +318,7 @@ async fn stopping_ends_every_task_and_closes_connections() {
 
 #[tokio::test]
 async fn udp_survives_scraps_and_answers_the_next_query() {
-    let running = start(Limits::default(), &["127.0.0.1:0"]).await;
+    let running = start(Tcp::default(), &["127.0.0.1:0"]).await;
     let address = running.server.addresses()[0];
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for len in [0, 1, 11] {
