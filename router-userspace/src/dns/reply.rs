@@ -70,7 +70,7 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: 
         let client_subnet = edns.client_subnet.map(|subnet| (subnet, answer.scope));
         let (rcode_high, dnssec_ok) = (answer.rcode.high(), edns.dnssec_ok);
         let question = query.question.as_ref().map_or(0, |question| question.octets.len());
-        let room = limit.saturating_sub(12 + question);
+        let room = limit.saturating_sub(HEADER + question);
         ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();

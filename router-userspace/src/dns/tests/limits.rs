@@ -6,7 +6,7 @@ use std::thread;
 use super::*;
 use crate::dns::account::{Account, Class};
 use crate::dns::limit::{Action, Limiter};
-use crate::dns::{Reply, reply_to};
+use crate::dns::{Ready, Reply, reply_to};
 use crate::settings::{Cookies, RateLimit, Secret};
 
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -316,6 +316,56 @@ fn what_slips_is_the_question_with_tc() {
     assert_eq!(slipped(&plain("nosuch.example.test", A)), "NXDOMAIN aa tc qd1\n");
     assert_eq!(slipped(&plain("example.org", A)), "REFUSED tc qd1\n");
     assert_eq!(slipped(&header(0, [0, 0, 0, 0])), "FORMERR tc qd0\n");
+}
+
+#[test]
+fn replies_that_are_ready_are_on_the_same_account() {
+    let service = Arc::new(service());
+    let mut ready = Ready::new(service.clone(), 1 << 20);
+    let client = from(CLIENT, Transport::Udp);
+    let subnet = ecs(1, 24, 0, &[198, 51, 100]);
+    let queries = [
+        plain(WWW, A),
+        plain(WWW, MX),
+        plain("deleg.example.test", A),
+        with_opt("alias.example.test", A, 1232, &[]),
+        with_opt("www.example.test", AAAA, 1232, &subnet),
+    ];
+    for round in 0..2u64 {
+        for query in &queries {
+            let expected = reply(&service, query, Transport::Udp);
+            // Other replies stand before it.
+            let mut out = vec![0xee; 7];
+            let replied = ready.respond(query, &client, &mut || 0, &Counts::default(), &mut out).unwrap();
+            assert_eq!((replied.account, replied.parts), (expected.account, expected.parts));
+            let (mut slipped, mut whole) = (expected.octets.clone(), out.clone());
+            expected.parts.truncate(0, &mut slipped);
+            replied.parts.truncate(7, &mut whole);
+            assert_eq!((&whole[..7], hex(&whole[7..])), (&[0xee; 7][..], hex(&slipped)));
+        }
+        assert_eq!(ready.hits(), round * queries.len() as u64);
+    }
+}
+
+#[test]
+fn options_that_are_answered_are_answered_anew_in_replies_that_are_ready() {
+    let cookies = Some(Cookies { secrets: vec![Secret([1; 16])], require: false });
+    let full = Arc::new(configured(service(), Dns { cookies, nsid: Some(b"x".to_vec()), ..Dns::default() }));
+    let off = Arc::new(service());
+    let client = from(CLIENT, Transport::Udp);
+    for service in [full, off] {
+        let mut ready = Ready::new(service.clone(), 1 << 20);
+        for _ in 0..3 {
+            for options in [vec![], option(10, b"ABCDEFGH"), option(3, &[])] {
+                let query = with_opt(WWW, A, 1232, &options);
+                let mut out = Vec::new();
+                ready.respond(&query, &client, &mut || 0, &Counts::default(), &mut out);
+                let expected = respond(&service, &query, &client, &mut || 0, &Counts::default()).unwrap();
+                assert_eq!(hex(&out), hex(&expected));
+            }
+        }
+        assert_eq!(ready.hits(), 8);
+    }
 }
 
 proptest::proptest! {
