@@ -185,8 +185,8 @@ fn a_clock_that_goes_back_neither_gives_nor_keeps() {
     assert_eq!((0..1000).map(|i| bench.sent(answer(WWW), VICTIM, 1500 + 500 * (i % 2), 1)).sum::<usize>(), 0);
     // The ends of the clock.
     let bench = Bench::new(five());
-    for now in [Duration::ZERO, Duration::MAX, Duration::ZERO, Duration::MAX] {
-        let action = bench.limiter.judge(Some(&bench.limit), &answer(WWW), CLIENT, now, &bench.counts);
+    for at in [Duration::ZERO, Duration::MAX, Duration::ZERO, Duration::MAX] {
+        let action = bench.limiter.judge(Some(&bench.limit), &answer(WWW), CLIENT, at, &bench.counts);
         assert_eq!(action, Action::Send);
     }
 }
