@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use router_common::abi::Generation;
 use router_common::atlas::Atlas;
 use router_common::compile::{CompileError, Compiled, Room, compile};
 use router_common::decide::Snapshot;
@@ -19,7 +20,7 @@ use router_common::view::{Geography, HealthView, Latency};
 use super::{Agent, Effect, seed};
 use crate::config::Config;
 use crate::probe::targets_of;
-use crate::settings::Server;
+use crate::settings::{Dns, Server};
 
 /// What a draft starts from: the generation that serves. Cheap to make.
 #[derive(Clone)]
@@ -135,7 +136,7 @@ impl Draft {
             // The datapath knows them and puts them in.
             interfaces: Vec::new(),
             edns_size: settings.dns.edns_size,
-            flags: 0,
+            flags: passed_options(&settings.dns),
         };
         let snapshot = Snapshot { model, atlas, health };
         let compiled = compile(&snapshot, &frontage, seed, 1)?;
@@ -234,6 +235,13 @@ fn fixed(runs: &Server, asked: &Server) -> Vec<(&'static str, String, String)> {
         ("state_dir", format!("{:?}", runs.state_dir), format!("{:?}", asked.state_dir)),
     ];
     keys.into_iter().filter(|(_, runs, asked)| runs != asked).collect()
+}
+
+/// Which EDNS options only the userspace server acts on, as flags of a [`Generation`].
+fn passed_options(dns: &Dns) -> u16 {
+    let cookie = dns.cookies.as_ref().map_or(0, |_| Generation::PASS_COOKIE);
+    let nsid = dns.nsid.as_ref().map_or(0, |_| Generation::PASS_NSID);
+    cookie | nsid
 }
 
 fn mode(server: &Server) -> String {

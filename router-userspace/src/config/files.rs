@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Where named files come from: the disk, or a map in tests.
@@ -19,6 +20,12 @@ pub trait Files {
     /// Why it cannot be listed.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} cannot be listed", folder.display())))
+    }
+
+    /// The permission bits of a file, where files have them.
+    fn mode(&self, path: &Path) -> Option<u32> {
+        let _ = path;
+        None
     }
 }
 
@@ -63,6 +70,10 @@ impl Files for Disk {
         }
         Ok(names)
     }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        std::fs::metadata(path).ok().map(|file| file.permissions().mode() & 0o7777)
+    }
 }
 
 /// Reads files and remembers which.
@@ -83,6 +94,11 @@ impl<'f> Loader<'f> {
             seen.push(path.to_path_buf());
         }
         Ok(octets)
+    }
+
+    /// The permission bits of a file, when others than owner and group can read or write it.
+    pub(super) fn open_to_all(&self, path: &Path) -> Option<u32> {
+        self.files.mode(path).filter(|mode| mode & 0o006 != 0)
     }
 
     /// Every file that was read, in order.

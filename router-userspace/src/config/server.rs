@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reader::{Table, choice, text, truth, whole};
-use super::values::duration;
+use super::values::{duration, octets, short_text};
 use super::warnings::Warnings;
 use crate::settings::{Dns, Probes, Server, Stale, Tcp, XdpMode};
 
@@ -74,6 +74,9 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
         dns.edns_size = size;
     }
+    dns.nsid = table.take("nsid", octets);
+    dns.version = table.take("version", short_text);
+    dns.id = table.take("id", short_text);
     server.dns = Arc::new(dns);
     table.finish();
     server
@@ -157,7 +160,8 @@ pub(super) fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String>
     Ok(name.to_owned())
 }
 
-fn socket(written: &str) -> Result<SocketAddr, String> {
+/// An address with its port.
+pub(super) fn socket(written: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = written.parse().map_err(|_| {
         let hint = if written.parse::<std::net::Ipv4Addr>().is_ok() {
             format!("write \"{written}:53\"")

@@ -142,6 +142,42 @@ pub(super) fn status(value: &DeValue<'_>) -> Result<(u16, u16), String> {
     Ok((low, high))
 }
 
+/// Octets written as text, or as hexadecimal digits after `0x`; 1 to 255 of them.
+pub(super) fn octets(value: &DeValue<'_>) -> Result<Vec<u8>, String> {
+    let written = text(value)?;
+    let octets = match written.strip_prefix("0x") {
+        None => written.as_bytes().to_vec(),
+        Some(digits) => digits
+            .as_bytes()
+            .chunks(2)
+            .map(hex_octet)
+            .collect::<Option<Vec<u8>>>()
+            .ok_or_else(|| format!("found {}; after 0x come pairs of hexadecimal digits", shown(value)))?,
+    };
+    match octets.len() {
+        1..=255 => Ok(octets),
+        len => Err(format!("found {len} octets; allowed are 1 to 255")),
+    }
+}
+
+/// Text of 1 to 255 octets, as one string of a TXT record holds.
+pub(super) fn short_text(value: &DeValue<'_>) -> Result<String, String> {
+    let written = text(value)?;
+    match written.len() {
+        1..=255 => Ok(written.to_owned()),
+        len => Err(format!("found {len} octets; allowed are 1 to 255")),
+    }
+}
+
+/// The octet that two hexadecimal digits mean.
+pub(super) fn hex_octet(digits: &[u8]) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    match digits {
+        &[high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    }
+}
+
 /// An address family's addresses of a list.
 pub(super) fn by_family(addresses: &[IpAddr]) -> (Vec<Ipv4Addr>, Vec<Ipv6Addr>) {
     let mut families = (Vec::new(), Vec::new());

@@ -118,6 +118,17 @@ pub struct InterfaceReport {
     pub why_not_native: Option<String>,
 }
 
+/// How the counters of the userspace server begin that count no replies.
+const BESIDE: [&str; 6] = [
+    "server_truncated",
+    "server_dropped",
+    "server_transfer_",
+    "server_notify_",
+    "server_rate_",
+    // Each reply that the rate limit dropped is counted as what it was, too.
+    "server_rate_dropped",
+];
+
 impl StatusReport {
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
@@ -172,9 +183,8 @@ impl fmt::Display for StatusReport {
         }
         let fast = self.counters.get("answer_records").copied().unwrap_or(0)
             + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside =
-            ["server_truncated", "server_dropped"].iter().filter_map(|name| self.counters.get(*name));
-        let server = self.counted("server_").saturating_sub(beside.sum());
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        let server = self.counted("server_").saturating_sub(beside);
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;

@@ -54,6 +54,7 @@ pub const PROGRAMS: &[Program] = &[
     program("python3", "python3", false),
     module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
+    program("nsd", "nsd", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.
