@@ -192,7 +192,7 @@ fn netns_a_secondary_serves_what_it_fetched_and_is_told_of_changes() {
                 records += ours.1.len();
             }
         }
-        assert!(records > 30, "{records} records compared");
+        assert!(records > 25, "{records} records compared");
     });
 
     std::fs::write(folder.path().join("gslb.zone"), zone(2)).expect("written");
@@ -226,7 +226,8 @@ fn fetched_by_hand(namespace: &Namespace) {
         };
         let whole = fetch(&["-y", &good]);
         let records = whole.lines().filter(|line| line.contains("\tIN\t")).count();
-        assert_eq!(records, HOSTS + 13 + 8, "{program}: {}", &whole[..whole.len().min(2000)]);
+        // 13 of the file and the SOA again; three of each name of "www", one of "cdn", one that holds "gone".
+        assert_eq!(records, HOSTS + 14 + 8, "{program}: {}", &whole[..whole.len().min(2000)]);
         let failed = whole.to_lowercase();
         assert!(!failed.contains("failed") && !failed.contains("badsig"), "{program}");
         for key in [&["-y", wrong][..], &["-y", &unknown], &[]] {

@@ -153,8 +153,11 @@ fn static_zones_arrive_as_they_are() {
     }
 }
 
-/// RCODE, AA, and the first record set of the answer: TTL and data in order.
-fn said(service: &Service, query: &[u8]) -> (u8, bool, Option<(u16, u32, Vec<Vec<u8>>)>) {
+/// Type, TTL, and data in order.
+type Set = (u16, u32, Vec<Vec<u8>>);
+
+/// RCODE, AA, and the first record set of the answer.
+fn said(service: &Service, query: &[u8]) -> (u8, bool, Option<Set>) {
     let reply = ask_over(service, query, Transport::Tcp).unwrap();
     let rows = rows_of(&reply);
     let first = rows.first().map(|first| {

@@ -100,8 +100,8 @@ fn a_good_signature_is_answered_signed() {
         assert_eq!(hex(&reply), hex(&expected), "{algorithm}");
         assert_eq!(counts.get(Counter::ServerRecords), 1);
         // Both ends of the fudge.
-        for now in [THEN - 300, THEN + 300] {
-            assert_eq!(show(&ask_at(&service, &query, now).0).lines().next(), Some("NOERROR aa qd1"));
+        for at in [THEN - 300, THEN + 300] {
+            assert_eq!(show(&ask_at(&service, &query, at).0).lines().next(), Some("NOERROR aa qd1"));
         }
     }
 }
@@ -146,11 +146,11 @@ fn unknown_keys_and_wrong_macs_are_told_so_unsigned() {
 fn another_time_is_told_in_a_signed_reply() {
     let service = with_keys(vec![key(Algorithm::HmacSha256)]);
     let query = unhex(SIGNED[1].2);
-    for now in [THEN - 301, THEN + 301, 0, u64::from(u32::MAX) * 7] {
-        let (reply, _) = ask_at(&service, &query, now);
+    for at in [THEN - 301, THEN + 301, 0, u64::from(u32::MAX) * 7] {
+        let (reply, _) = ask_at(&service, &query, at);
         let mut bare = unsigned(&query);
         (bare[2], bare[3]) = (0x80, 9);
-        let other = &now.to_be_bytes()[2..];
+        let other = &at.to_be_bytes()[2..];
         // The MAC is checked by computing it here, from the parts that RFC 8945 §5.3 names.
         let mut hmac = key(Algorithm::HmacSha256).hmac();
         let request_mac = &query[query.len() - 38..query.len() - 6];
@@ -164,7 +164,7 @@ fn another_time_is_told_in_a_signed_reply() {
         hmac.update(&[1, 44, 0, BADTIME as u8, 0, 6]);
         hmac.update(other);
         let rdata = tsig_rdata("hmac-sha256", THEN, hmac.sign().as_ref(), BADTIME, other);
-        assert_eq!(hex(&reply), hex(&followed_by_tsig(&bare, &rdata)), "{now}");
+        assert_eq!(hex(&reply), hex(&followed_by_tsig(&bare, &rdata)), "{at}");
     }
 }
 
