@@ -34,6 +34,7 @@ mod warnings;
 mod zone;
 
 pub use files::{Disk, Files};
+pub use values::duration_of;
 
 use files::Loader;
 use reader::{Faults, Table, number, text};

@@ -72,8 +72,8 @@ pub fn configuration(path: &Path, basis: &Basis) -> Result<Ready, String> {
 /// does not keep the others from coming into service.
 pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refreshed {
     let began = Instant::now();
-    let mut geography = (*basis.geography).clone();
-    let mut latency = (*basis.latency).clone();
+    let mut geography = (*basis.ground.geography).clone();
+    let mut latency = (*basis.ground.latency).clone();
     let (mut loaded, mut broken) = (Vec::new(), Vec::new());
     for feed in feeds.iter().filter(|feed| kinds.contains(&feed.kind)) {
         let at = unix_now();

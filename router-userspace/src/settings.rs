@@ -137,6 +137,10 @@ pub struct Server {
     pub stale: Stale,
     /// The control socket.
     pub control: PathBuf,
+    /// Group of the control socket: its members may look.
+    pub control_group: Option<String>,
+    /// Group whose members may change something.
+    pub admin_group: Option<String>,
     /// Address of metrics and status page.
     pub http: Option<SocketAddr>,
     /// Where state is kept.
@@ -156,6 +160,8 @@ impl Default for Server {
             vlans: Vec::new(),
             stale: Stale::default(),
             control: PathBuf::from("/run/xroute/control.sock"),
+            control_group: None,
+            admin_group: None,
             http: None,
             state_dir: PathBuf::from("/var/lib/xroute"),
             dns: Arc::default(),

@@ -67,6 +67,8 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
             table.fault_at("control", message);
         }
     }
+    server.control_group = table.take("control_group", group);
+    server.admin_group = table.take("admin_group", group);
     server.http = table.take("http", |value| socket(text(value)?));
     if let Some(state_dir) = table.take("state_dir", |value| path(text(value)?)) {
         server.state_dir = folder.join(state_dir);
@@ -176,6 +178,16 @@ pub(super) fn socket(written: &str) -> Result<SocketAddr, String> {
         return Err(format!("{written:?} has port 0; allowed is 1 to 65535"));
     }
     Ok(address)
+}
+
+/// Name of a group of users. Whether there is one is known where the agent runs.
+fn group(value: &toml::de::DeValue<'_>) -> Result<String, String> {
+    let name = text(value)?;
+    let odd = |character: char| character.is_whitespace() || character.is_control() || character == ':';
+    if name.is_empty() || name.len() > 32 || name.contains(odd) {
+        return Err(format!("{name:?} is not the name of a group of users"));
+    }
+    Ok(name.to_owned())
 }
 
 fn path(written: &str) -> Result<&str, String> {

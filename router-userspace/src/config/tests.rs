@@ -54,6 +54,8 @@ listen = ["192.0.2.53:53", "[2001:db8::53]:53"]
 vlans = [7, 4094]
 stale = "pass"
 control = "/run/x.sock"
+control_group = "dns"
+admin_group = "dns-admin"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
@@ -182,6 +184,10 @@ fn every_key_arrives() {
     assert_eq!(server.listen, ["192.0.2.53:53".parse().unwrap(), "[2001:db8::53]:53".parse().unwrap()]);
     assert_eq!((server.vlans.as_slice(), server.stale), (&[7, 4094][..], Stale::Pass));
     assert_eq!(server.control, Path::new("/run/x.sock"));
+    assert_eq!(
+        (server.control_group.as_deref(), server.admin_group.as_deref()),
+        (Some("dns"), Some("dns-admin"))
+    );
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
     let tcp =

@@ -16,24 +16,27 @@ pub(super) fn duration(value: &DeValue<'_>, allowed: RangeInclusive<Duration>) -
     let range = || format!("allowed is {} to {}", show(*allowed.start()), show(*allowed.end()));
     let wrong = || format!("found {}; a duration such as \"500ms\", \"30s\", \"5m\" is wanted", shown(value));
     let DeValue::String(written) = value else { return Err(wrong()) };
+    let duration = duration_of(written).ok_or_else(wrong)?;
+    if allowed.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(format!("found {}; {}", shown(value), range()))
+    }
+}
+
+/// A duration such as `500ms`, `30s`, `5m`, `1h`. One that no clock can hold is the longest there is.
+pub fn duration_of(written: &str) -> Option<Duration> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = written.split_at_checked(digits).ok_or_else(wrong)?;
+    let (number, unit) = written.split_at_checked(digits).filter(|(number, _)| !number.is_empty())?;
     let factor: u64 = match unit {
         "ms" => 1,
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 60 * 60 * 1000,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    if number.is_empty() {
-        return Err(wrong());
-    }
-    // A number beyond u64 is beyond any range as well.
     let milliseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    milliseconds
-        .map(Duration::from_millis)
-        .filter(|duration| allowed.contains(duration))
-        .ok_or_else(|| format!("found {}; {}", shown(value), range()))
+    Some(milliseconds.map_or(Duration::MAX, Duration::from_millis))
 }
 
 /// A duration as the configuration writes it.

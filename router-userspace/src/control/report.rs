@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::OverrideReport;
 use crate::feed::FeedKind;
 
 mod health;
@@ -44,6 +45,8 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// What operators changed, oldest first.
+    pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
 }
@@ -192,6 +195,12 @@ impl fmt::Display for StatusReport {
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
         }
+        if !self.overrides.is_empty() {
+            writeln!(f, "overrides:")?;
+        }
+        for report in &self.overrides {
+            writeln!(f, "  {report}")?;
+        }
         for profile in &self.profiles {
             write!(f, "\n{profile}")?;
         }
@@ -200,7 +209,7 @@ impl fmt::Display for StatusReport {
 }
 
 /// A time span as people say it.
-fn ago(seconds: u64) -> String {
+pub(super) fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
