@@ -156,7 +156,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// What [`write`] makes of an answer when there is room for all of it. `None` when there never is.
+    /// What [`write()`] makes of an answer when there is room for all of it. `None` when there never is.
     pub fn of(query: &Query<'_>, answer: &Answer<'_>, scoped: bool) -> Option<Self> {
         let question = query.question.as_ref()?;
         let plain = Query { edns: None, signature: None, question: Some(question.clone()), ..*query };
