@@ -122,10 +122,38 @@ counters! {
     ServerServfail = "server_servfail",
     /// The userspace server sent another error (NOTAUTH, YXDOMAIN).
     ServerOther = "server_other",
+    /// The userspace server sent nothing but a cookie: BADCOOKIE, or to a query without a question.
+    ServerCookie = "server_cookie",
     /// The userspace server set TC.
     ServerTruncated = "server_truncated",
     /// The userspace server did not answer (QR=1, or shorter than a header).
     ServerDropped = "server_dropped",
+    /// A reply over the rate limit that was not sent.
+    ServerRateDropped = "server_rate_dropped",
+    /// A reply over the rate limit of which question and TC were sent.
+    ServerRateSlipped = "server_rate_slipped",
+    /// A reply over the rate limit that was sent, because the limit only counts.
+    ServerRateDryRun = "server_rate_dry_run",
+    /// The userspace server began to send a whole zone.
+    ServerTransfer = "server_transfer",
+    /// A zone was sent to its end.
+    ServerTransferFinished = "server_transfer_finished",
+    /// A zone was begun, and not sent to its end.
+    ServerTransferFailed = "server_transfer_failed",
+    /// A zone was not sent: not allowed, not ours, or too many were under way.
+    ServerTransferRefused = "server_transfer_refused",
+    /// A NOTIFY was sent to a secondary, repetitions counted.
+    ServerNotifySent = "server_notify_sent",
+    /// A secondary acknowledged a NOTIFY.
+    ServerNotifyAnswered = "server_notify_answered",
+    /// A secondary refused a NOTIFY, or never answered it.
+    ServerNotifyFailed = "server_notify_failed",
+}
+
+impl Counter {
+    /// How many of them, from the first on, the fast path counts. The others are the userspace server's, and
+    /// more of those change nothing in the BPF object.
+    pub const FAST: usize = Self::ServerRecords as usize;
 }
 
 #[cfg(test)]
@@ -138,6 +166,7 @@ mod tests {
         for (i, &counter) in Counter::ALL.iter().enumerate() {
             assert_eq!(counter as usize, i);
             assert!(names.insert(counter.name()));
+            assert_eq!(counter.name().starts_with("server_"), i >= Counter::FAST, "{counter:?}");
         }
     }
 }

@@ -435,6 +435,11 @@ impl Model {
         Ok(Self { parts, zone_by_name, bindings, parents })
     }
 
+    /// What it was built from.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
     /// All zones, in file order.
     pub fn zones(&self) -> &[Zone] {
         &self.parts.zones

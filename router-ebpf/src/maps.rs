@@ -61,7 +61,7 @@ pub static LOCATIONS_IPV6: ArrayOfMaps<Trie<[u8; 16]>, HALVES> = ArrayOfMaps::ne
 
 /// [`router_common::abi::map::COUNTERS`].
 #[btf_map]
-pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT }> = PerCpuArray::new();
+pub static COUNTERS: PerCpuArray<u64, { Counter::FAST }> = PerCpuArray::new();
 
 /// [`router_common::abi::map::SCRATCH`].
 #[btf_map]

@@ -9,12 +9,13 @@ use std::time::Duration;
 use router_common::compile::{CompileError, Compiled, Room, compile};
 use router_common::decide::Snapshot;
 use router_common::diff::Operation;
-use router_common::model::{EndpointId, Method, ProbeTarget};
+use router_common::model::{EndpointId, Method, Model, ProbeTarget};
 use router_common::tables::Frontage;
 use router_common::view::{Geography, Health, HealthView, Latency};
 
 use crate::config::Config;
 use crate::dns;
+use crate::overrides::Overrides;
 use crate::probe::{Monitors, Observed, Schedule};
 use crate::settings::Server;
 
@@ -22,7 +23,7 @@ mod draft;
 mod report;
 mod state;
 
-pub use draft::{Basis, Draft, Refused};
+pub use draft::{Basis, Draft, Ground, Refused};
 
 /// Everything that can happen to the agent.
 #[derive(Debug)]
@@ -50,6 +51,9 @@ pub enum Effect {
 /// Configuration, health and tables of a running agent.
 pub struct Agent {
     settings: Server,
+    /// The configuration without overrides.
+    base: Arc<Model>,
+    overrides: Arc<Overrides>,
     frontage: Frontage,
     snapshot: Snapshot,
     geography: Arc<Geography>,
@@ -61,14 +65,52 @@ pub struct Agent {
 
 impl Agent {
     /// Compiles a loaded configuration. `health` stands in for the monitors until they have verdicts.
-    pub fn new(config: Config, health: HealthView) -> Result<Self, CompileError> {
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn new(config: Config, health: HealthView) -> Result<Self, Refused> {
+        Self::with_overrides(config, Overrides::default(), health)
+    }
+
+    /// [`Agent::new`] with overrides laid over the configuration.
+    ///
+    /// # Errors
+    /// When it does not compile, or the overrides make no sound configuration of it.
+    pub fn with_overrides(config: Config, overrides: Overrides, health: HealthView) -> Result<Self, Refused> {
         let Config { server, model, geography, latency, .. } = config;
-        let monitors = Monitors::new(&model);
-        let (geography, latency) = (Arc::new(geography), Arc::new(latency));
-        let draft = Draft::build(server, Arc::new(model), geography, latency, Arc::new(health))?;
-        let Draft { settings, frontage, snapshot, geography, latency, compiled, .. } = draft;
+        let ground = Ground {
+            settings: server,
+            base: Arc::new(model),
+            overrides: Arc::new(overrides),
+            geography: Arc::new(geography),
+            latency: Arc::new(latency),
+        };
+        let Draft { ground, frontage, snapshot, compiled, .. } = Draft::build(ground, Arc::new(health))?;
+        let Ground { settings, base, overrides, geography, latency } = ground;
+        let monitors = Monitors::new(&snapshot.model);
         let room = Room::UNBOUNDED;
-        Ok(Self { settings, frontage, snapshot, geography, latency, monitors, compiled, room })
+        Ok(Self {
+            settings,
+            base,
+            overrides,
+            frontage,
+            snapshot,
+            geography,
+            latency,
+            monitors,
+            compiled,
+            room,
+        })
+    }
+
+    /// The overrides that are laid over the configuration.
+    pub fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
+    /// The configuration without overrides.
+    pub fn base(&self) -> &Model {
+        &self.base
     }
 
     /// The settings it runs with.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+mod change;
 mod check;
 mod client;
 mod explain;
@@ -45,6 +46,12 @@ enum Command {
     Map(map::Map),
     /// Probe an endpoint now, and print exactly what is sent and got.
     Probe(probe::Probe),
+    /// Take endpoints out of service and put them back, set weights and dials, while the agent runs.
+    Endpoint(change::Endpoint),
+    /// Take whole profiles out of service and put them back, while the agent runs.
+    Profile(change::Profile),
+    /// Show such changes, and take them away.
+    Override(change::Override),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
 }
@@ -98,6 +105,9 @@ pub fn main() -> ExitCode {
                 Err(error) => failed(&error),
             };
         }
+        Command::Endpoint(endpoint) => endpoint.execute(),
+        Command::Profile(profile) => profile.execute(),
+        Command::Override(overrides) => overrides.execute(),
         Command::Status(status) => status.execute(),
     };
     match result {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use router_common::model::{Coordinates, Invalid, Model, Parts, Place};
+use router_common::name::Name;
 use router_common::view::{Geography, Latency};
 use toml::de::DeTable;
 
@@ -18,17 +19,22 @@ use crate::geo::{self, Wanted};
 use crate::latency;
 use crate::settings::Server;
 
+mod cookies;
 mod files;
+mod key;
 mod monitor;
 mod profile;
+mod rate_limit;
 mod reader;
 mod server;
 mod source;
+mod transfer;
 mod values;
 mod warnings;
 mod zone;
 
 pub use files::{Disk, Files};
+pub use values::duration_of;
 
 use files::Loader;
 use reader::{Faults, Table, number, text};
@@ -127,6 +133,8 @@ fn read(path: &Path, octets: Vec<u8>, loader: Loader<'_>) -> Result<Config, Conf
         sites: Sites::default(),
         parts: Parts::default(),
         reads: Vec::new(),
+        keys: Vec::new(),
+        secondaries: Vec::new(),
         server: Server::default(),
         database: None,
         geography: Geography::default(),
@@ -145,6 +153,9 @@ struct Load<'f> {
     sites: Sites,
     parts: Parts,
     reads: Vec<profile::Read>,
+    keys: Vec<key::Read>,
+    /// By the zones' names.
+    secondaries: Vec<(Name, transfer::Read)>,
     server: Server,
     /// The geo database, whose reading waits until it is known what is wanted of it.
     database: Option<(reader::Spot, PathBuf, Vec<u8>)>,
@@ -167,6 +178,16 @@ impl Load<'_> {
         }
         if let Some(table) = top.table("probes", "[probes]") {
             self.server.probes = server::probes(table);
+        }
+        if let Some(table) = top.table("cookies", "[cookies]") {
+            let file = self.named(&table, "secret_file");
+            let file = file.map(|(path, octets)| (path.display().to_string(), octets));
+            let cookies = cookies::read(table, file, &mut self.warnings);
+            Arc::make_mut(&mut self.server.dns).cookies = cookies;
+        }
+        if let Some(table) = top.table("rate_limit", "[rate_limit]") {
+            let limit = rate_limit::read(table, &self.server, &mut self.warnings);
+            Arc::make_mut(&mut self.server.dns).rate_limit = Some(limit);
         }
         if let Some(table) = top.table("geo", "[geo]") {
             self.geo(table);
@@ -207,7 +228,7 @@ impl Load<'_> {
     fn include(&mut self, source: &Arc<Source>, faults: &Faults) {
         let Some(tree) = self.tree(source) else { return };
         let top = Table::new("an included file", source, faults, &tree, 0..0);
-        for key in ["server", "probes", "geo", "latency", "include"] {
+        for key in ["server", "probes", "cookies", "rate_limit", "geo", "latency", "include"] {
             top.refuse(key, "is allowed in the main file only");
         }
         self.zones_and_profiles(&top);
@@ -244,6 +265,8 @@ impl Load<'_> {
             let span = error.span().unwrap_or(0..0);
             let found = source.excerpt(span.clone()).lines().next().unwrap_or_default();
             let message = match found {
+                // Nothing of a line that may hold a secret is shown.
+                _ if source.line(span.start).contains("secret") => error.message().to_owned(),
                 "" => error.message().to_owned(),
                 found => format!("{}: {found}", error.message()),
             };
@@ -254,10 +277,14 @@ impl Load<'_> {
 
     fn zones_and_profiles(&mut self, top: &Table<'_>) {
         for table in top.tables("zone", "[[zone]]") {
-            if let (Some(zone), site) = zone::read(table, &self.loader) {
+            if let (Some(zone), site, secondaries) = zone::read(table, &self.loader, &mut self.warnings) {
+                self.secondaries.push((zone.name.clone(), secondaries));
                 self.parts.zones.push(zone);
                 self.sites.zones.push(site);
             }
+        }
+        for table in top.tables("key", "[[key]]") {
+            self.keys.extend(key::read(table, &self.loader, &mut self.warnings));
         }
         for table in top.tables("profile", "[[profile]]") {
             self.reads.push(profile::read(table, &self.loader));
@@ -332,6 +359,10 @@ impl Load<'_> {
 
     fn finish(mut self, path: &Path) -> Result<Config, ConfigErrors> {
         profile::nest(&mut self.reads, &self.faults);
+        let keys = key::all(self.keys, &self.faults);
+        let secondaries = transfer::all(self.secondaries, &keys, &self.faults);
+        let dns = Arc::make_mut(&mut self.server.dns);
+        (dns.keys, dns.secondaries) = (keys.held, secondaries);
         for read in self.reads {
             self.parts.profiles.push(read.profile);
             self.sites.profiles.push(read.sites);

@@ -1,7 +1,6 @@
 //! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -10,17 +9,24 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
+use nix::unistd::Group;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::audit::Who;
 use crate::dns;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
+use crate::settings;
 
+mod change;
+mod peer;
 mod report;
 
+pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
+pub use peer::Peer;
 pub use report::{
     EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
     StatusReport,
@@ -35,7 +41,11 @@ pub enum Request {
     /// What the userspace server answers from.
     Service(oneshot::Sender<Arc<dns::Service>>),
     /// Load the configuration anew; answered when it serves, or with every mistake.
-    Reload(oneshot::Sender<Result<ReloadReport, String>>),
+    Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
+    /// The overrides.
+    Overrides(oneshot::Sender<OverridesReport>),
+    /// Others of them; answered when the fast path shows it, or with why not.
+    Change(Who, Change, oneshot::Sender<Result<ChangeReport, String>>),
 }
 
 /// Query string of `/v1/explain`.
@@ -69,10 +79,10 @@ impl IntoResponse for Refusal {
 
 type Requests = State<mpsc::Sender<Request>>;
 
-/// What the control socket offers, over a way to the agent's loop.
-pub fn routes(requests: mpsc::Sender<Request>) -> Router {
-    let changes = Router::new().route("/v1/reload", post(reload)).with_state(requests.clone());
-    read_only(requests).merge(changes)
+/// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
+/// served with [`Peer`] as connect info.
+pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
+    read_only(requests.clone()).merge(change::routes(requests, admin_group))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.
@@ -82,7 +92,8 @@ pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
         .route("/metrics", get(metrics))
-        .with_state(requests)
+        .with_state(requests.clone())
+        .merge(change::read_only(requests))
 }
 
 async fn ask<T>(
@@ -125,15 +136,12 @@ async fn map(
     mapped.map(Json).map_err(failed)
 }
 
-async fn reload(State(requests): Requests) -> Result<Json<ReloadReport>, Refusal> {
-    let reloaded = ask(&requests, Request::Reload).await?;
-    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
-}
-
 /// Opens the control socket; a socket file whose agent is gone is replaced, a live one is refused.
-pub fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+/// Its mode is 0660, its group `control_group`, else `admin_group`.
+pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
 
+    let path = settings.control.as_path();
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
@@ -150,5 +158,14 @@ pub fn bind(path: &Path) -> anyhow::Result<UnixListener> {
         UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
+    if let Some(name) = settings.control_group.as_ref().or(settings.admin_group.as_ref()) {
+        let group = Group::from_name(name)
+            .with_context(|| format!("cannot look for the group {name}"))?
+            .with_context(|| {
+                format!("there is no group {name} (server.control_group, server.admin_group)")
+            })?;
+        std::os::unix::fs::chown(path, None, Some(group.gid.as_raw()))
+            .with_context(|| format!("cannot give {} to the group {name}", path.display()))?;
+    }
     Ok(listener)
 }

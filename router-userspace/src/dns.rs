@@ -13,8 +13,13 @@ use router_common::decide::{Asker, Snapshot};
 
 use crate::settings::Dns;
 
+mod account;
 mod answer;
+mod chaos;
+mod cookie;
 mod edns;
+mod limit;
+mod notify;
 mod query;
 mod random;
 mod ready;
@@ -23,18 +28,24 @@ mod server;
 mod show;
 mod sockopt;
 mod tcp;
+mod transfer;
 mod tsig;
 mod udp;
 
 #[cfg(test)]
 mod tests;
 
-use answer::Answer;
-use query::Query;
+use account::Account;
+use answer::{Answer, Rcode};
+use chaos::CLASS_CH;
+use cookie::{Cookie, Jar};
+use edns::Ours;
+use query::{Fault, Query};
 pub use ready::{Ready, Replied};
 use reply::Reply;
 pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
+use tsig::Standing;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {
@@ -42,12 +53,15 @@ pub struct Service {
     pub snapshot: Snapshot,
     /// How it is answered.
     pub settings: Arc<Dns>,
+    /// Makes cookies, when they are configured.
+    cookies: Option<Jar>,
 }
 
 impl Service {
     /// Answers from `snapshot` as `settings` say.
     pub fn new(snapshot: Snapshot, settings: Arc<Dns>) -> Self {
-        Self { snapshot, settings }
+        let cookies = settings.cookies.as_ref().and_then(Jar::new);
+        Self { snapshot, settings, cookies }
     }
 }
 
@@ -124,8 +138,20 @@ pub fn respond(
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Option<Vec<u8>> {
+    reply_to(service, query, client, random, counts).map(|reply| reply.octets)
+}
+
+/// [`respond`], with what the limit on replies needs to know.
+fn reply_to(
+    service: &Service,
+    query: &[u8],
+    client: &Client,
+    random: &mut dyn FnMut() -> u64,
+    counts: &Counts,
+) -> Option<Reply> {
     let query = take_down(query, counts)?;
-    Some(settle(service, &query, client, random, counts).octets)
+    let terms = Terms::of(service, &query, client);
+    Some(settle(service, &query, terms, client, random, counts))
 }
 
 /// Reads a query, or counts that it gets no reply.
@@ -143,12 +169,53 @@ fn asker(query: &Query<'_>, client: &Client) -> Asker {
     Asker { source: client.source.to_canonical(), ecs: subnet.and_then(|subnet| subnet.prefix) }
 }
 
-/// The longest reply to a query.
-fn limit(settings: &Dns, query: &Query<'_>, client: &Client) -> usize {
-    match (client.transport, &query.edns) {
-        (Transport::Tcp, _) => usize::from(u16::MAX),
-        (Transport::Udp, None) => 512,
-        (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
+/// What a reply has by its query and the settings, whatever the answer.
+struct Terms<'s> {
+    /// Why nothing is looked up.
+    wrong: Option<Wrong>,
+    /// Octets of the longest reply.
+    limit: usize,
+    /// What goes into OPT.
+    ours: Ours<'s>,
+    /// Whether the client has shown that its address is its own, or who it is.
+    known: bool,
+    /// What becomes of the query's signature.
+    standing: Standing,
+}
+
+impl<'s> Terms<'s> {
+    fn of(service: &'s Service, query: &Query<'_>, client: &Client) -> Self {
+        let settings = &service.settings;
+        let standing = Standing::of(query, &settings.keys, client.now);
+        let edns = query.edns.as_ref();
+        let cookie = service.cookies.as_ref().zip(edns.and_then(|edns| edns.cookie));
+        let cookie = cookie.map(|(jar, option)| jar.read(option, client.source, client.now.as_secs()));
+        let keepalive =
+            edns.is_some_and(|edns| edns.keepalive.is_some()) && client.transport == Transport::Tcp;
+        Self {
+            wrong: match standing.fault() {
+                Some(fault) => Some(Wrong::Fault(fault)),
+                None => fault(service, query, client, cookie),
+            },
+            limit: match (client.transport, edns) {
+                (Transport::Tcp, _) => usize::from(u16::MAX),
+                (Transport::Udp, None) => 512,
+                (Transport::Udp, Some(edns)) => usize::from(edns.udp_size.min(settings.edns_size).max(512)),
+            },
+            ours: Ours {
+                udp_size: settings.edns_size,
+                cookie: cookie.and_then(|cookie| cookie.payload()),
+                nsid: settings.nsid.as_deref().filter(|_| edns.is_some_and(|edns| edns.nsid)),
+                keepalive: keepalive.then_some(settings.tcp.idle),
+            },
+            known: matches!(cookie, Some(Cookie::Good(_))) || standing.key().is_some(),
+            standing,
+        }
+    }
+
+    /// What the limit on replies counts a reply under.
+    fn account(&self, account: Account) -> Account {
+        if self.known { Account::EXEMPT } else { account }
     }
 }
 
@@ -156,12 +223,17 @@ fn limit(settings: &Dns, query: &Query<'_>, client: &Client) -> usize {
 fn settle(
     service: &Service,
     query: &Query<'_>,
+    terms: Terms<'_>,
     client: &Client,
     random: &mut dyn FnMut() -> u64,
     counts: &Counts,
 ) -> Reply {
-    let answer = match (query.fault, &query.question) {
-        (None, Some(question)) => {
+    let answer = match (&query.question, &terms.wrong) {
+        (Some(question), None) if question.qclass == CLASS_CH => chaos::answer(&service.settings, question),
+        (Some(question), None) if transfer::is_asked(question) => {
+            transfer::answer(service, query, question, client, terms.standing.key(), counts)
+        }
+        (Some(question), None) => {
             let asker = asker(query, client);
             let mut answer = answer::answer(&service.snapshot, question, &asker, random);
             if asker.ecs.is_none() {
@@ -170,13 +242,49 @@ fn settle(
             }
             answer
         }
-        (fault, _) => Answer::to_fault(fault.unwrap_or(query::Fault::Format)),
+        (_, &Some(Wrong::Fault(fault))) => Answer::to_fault(fault),
+        (_, Some(Wrong::Cookie)) => Answer::bare(Rcode::BadCookie, Counter::ServerCookie),
+        (None, None) => Answer::bare(Rcode::NoError, Counter::ServerCookie),
     };
-    let limit = limit(&service.settings, query, client);
-    let reply = reply::write(query, &answer, limit, service.settings.edns_size);
+    // What is signed is the whole reply, so that there must be room for the signature from the start.
+    let signature = terms.standing.len();
+    let mut reply = reply::write(query, &answer, terms.limit.saturating_sub(signature), terms.ours);
+    reply.account = terms.account(reply.account);
+    if reply.octets.len() + signature <= terms.limit {
+        terms.standing.finish(&mut reply.octets, client.now);
+    }
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }
     reply
+}
+
+/// Why a query is not looked at further.
+enum Wrong {
+    Fault(Fault),
+    /// BADCOOKIE.
+    Cookie,
+}
+
+/// What is wrong with a query, as its options and our settings have it.
+fn fault(service: &Service, query: &Query<'_>, client: &Client, cookie: Option<Cookie>) -> Option<Wrong> {
+    let format = Some(Wrong::Fault(Fault::Format));
+    let keepalive = query.edns.as_ref().and_then(|edns| edns.keepalive);
+    match (query.fault, cookie) {
+        (None | Some(Fault::NoQuestion), Some(Cookie::Malformed)) => format,
+        // RFC 7873 §5.4: the cookie is all there is to answer.
+        (Some(Fault::NoQuestion), Some(Cookie::Bad(_))) => Some(Wrong::Cookie),
+        (Some(Fault::NoQuestion), Some(_)) => None,
+        (Some(fault), _) => Some(Wrong::Fault(fault)),
+        // RFC 7828 §3.2.1: clients have nothing to say in it, and over UDP it means nothing.
+        _ if client.transport == Transport::Tcp && keepalive.is_some_and(|told| !told.is_empty()) => format,
+        (None, Some(Cookie::New(_) | Cookie::Bad(_)))
+            if client.transport == Transport::Udp
+                && service.cookies.as_ref().is_some_and(|jar| jar.require) =>
+        {
+            Some(Wrong::Cookie)
+        }
+        _ => None,
+    }
 }

@@ -145,6 +145,10 @@ impl Files for Stamped {
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         Disk.list(folder)
     }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        Disk.mode(path)
+    }
 }
 
 /// Tells when files have changed and come to rest, from looks at them.

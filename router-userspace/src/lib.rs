@@ -6,6 +6,7 @@
 //! prints records for `explain` (`dns/show.rs`) and checks replies in tests.
 
 pub mod agent;
+pub mod audit;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -20,6 +21,8 @@ pub mod geo;
 pub mod latency;
 pub mod map;
 pub mod metrics;
+pub mod overrides;
+mod pattern;
 pub mod probe;
 pub mod reload;
 pub mod settings;

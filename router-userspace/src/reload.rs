@@ -72,8 +72,8 @@ pub fn configuration(path: &Path, basis: &Basis) -> Result<Ready, String> {
 /// does not keep the others from coming into service.
 pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refreshed {
     let began = Instant::now();
-    let mut geography = (*basis.geography).clone();
-    let mut latency = (*basis.latency).clone();
+    let mut geography = (*basis.ground.geography).clone();
+    let mut latency = (*basis.ground.latency).clone();
     let (mut loaded, mut broken) = (Vec::new(), Vec::new());
     for feed in feeds.iter().filter(|feed| kinds.contains(&feed.kind)) {
         let at = unix_now();
@@ -124,6 +124,7 @@ fn prefixed(file: &str, lines: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use router_common::abi::Generation;
     use router_common::view::HealthView;
 
     use super::*;
@@ -199,9 +200,34 @@ monitor = "off"
         assert_eq!(ready.draft.settings().dns.edns_size, 600);
         assert_eq!(ready.draft.settings().stale, crate::settings::Stale::Pass);
         assert_eq!(ready.draft.tables().generation.edns_size, 600);
+        assert_eq!(ready.draft.tables().generation.flags, 0);
         assert_eq!(ready.loaded.len(), 1);
         assert_eq!(ready.loaded[0].rows, 2);
         assert!(ready.loaded[0].stamp.is_some());
+    }
+
+    #[test]
+    fn the_fast_path_passes_options_that_only_userspace_answers() {
+        let (folder, path, agent) = setup();
+        std::fs::write(folder.path().join("secrets"), "00112233445566778899aabbccddeeff\n")
+            .expect("writable");
+        let cookies = |text: &str, on: bool| {
+            text.replace(
+                "[latency]",
+                &format!("[cookies]\nenabled = {on}\nsecret_file = \"secrets\"\n[latency]"),
+            )
+        };
+        let nsid = |text: &str| text.replace("listen =", "nsid = \"pop1\"\nlisten =");
+        for (text, expected) in [
+            (cookies(TEXT, true), Generation::PASS_COOKIE),
+            (nsid(TEXT), Generation::PASS_NSID),
+            (nsid(&cookies(TEXT, true)), Generation::PASS_COOKIE | Generation::PASS_NSID),
+            (cookies(TEXT, false), 0),
+        ] {
+            std::fs::write(&path, &text).expect("writable");
+            let ready = configuration(&path, &agent.basis()).expect("accepted");
+            assert_eq!(ready.draft.tables().generation.flags, expected, "{text}");
+        }
     }
 
     #[test]

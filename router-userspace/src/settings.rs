@@ -1,9 +1,22 @@
 //! The `[server]` and `[probes]` parts of the configuration: where and how the agent runs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use router_common::name::Name;
+
+mod cookies;
+mod key;
+mod rate_limit;
+mod secondaries;
+
+pub use cookies::{Cookies, Secret};
+pub use key::{Algorithm, Key};
+pub use rate_limit::RateLimit;
+pub use secondaries::{Allowed, Notified, Secondaries};
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,13 +62,38 @@ impl Default for Probes {
 pub struct Dns {
     /// Largest UDP payload sent, 512..=1232.
     pub edns_size: u16,
+    /// What tells this server from others on its address, for those who ask by NSID (RFC 5001); 1..=255
+    /// octets.
+    pub nsid: Option<Vec<u8>>,
+    /// TXT of `version.bind` and `version.server`, 1..=255 octets.
+    pub version: Option<String>,
+    /// TXT of `id.server` and `hostname.bind` (RFC 4892), 1..=255 octets.
+    pub id: Option<String>,
+    /// DNS cookies; `None`: not known here.
+    pub cookies: Option<Cookies>,
+    /// Response rate limiting over UDP; `None`: off.
+    pub rate_limit: Option<RateLimit>,
     /// `[tcp]`.
     pub tcp: Tcp,
+    /// TSIG keys, each name once.
+    pub keys: Vec<Arc<Key>>,
+    /// The secondaries of the zones that have any, by the zones' names.
+    pub secondaries: BTreeMap<Name, Secondaries>,
 }
 
 impl Default for Dns {
     fn default() -> Self {
-        Self { edns_size: 1232, tcp: Tcp::default() }
+        Self {
+            edns_size: 1232,
+            nsid: None,
+            version: None,
+            id: None,
+            tcp: Tcp::default(),
+            cookies: None,
+            rate_limit: None,
+            keys: Vec::new(),
+            secondaries: BTreeMap::new(),
+        }
     }
 }
 
@@ -99,6 +137,10 @@ pub struct Server {
     pub stale: Stale,
     /// The control socket.
     pub control: PathBuf,
+    /// Group of the control socket: its members may look.
+    pub control_group: Option<String>,
+    /// Group whose members may change something.
+    pub admin_group: Option<String>,
     /// Address of metrics and status page.
     pub http: Option<SocketAddr>,
     /// Where state is kept.
@@ -118,6 +160,8 @@ impl Default for Server {
             vlans: Vec::new(),
             stale: Stale::default(),
             control: PathBuf::from("/run/xroute/control.sock"),
+            control_group: None,
+            admin_group: None,
             http: None,
             state_dir: PathBuf::from("/var/lib/xroute"),
             dns: Arc::default(),

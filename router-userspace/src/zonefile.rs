@@ -23,6 +23,9 @@ use lexer::{Entry, Token};
 
 /// Deepest `$INCLUDE`.
 const MAX_INCLUDES: usize = 8;
+/// Most files that are included, each counted as often as it is: a few that include each other many times would
+/// never come to an end.
+const MAX_INCLUDED: usize = 1000;
 
 /// Reads the zone whose apex is `apex` from a file; `include` reads what it includes.
 ///
@@ -83,6 +86,8 @@ struct Reading<'z> {
     faults: Vec<Fault>,
     default_ttl: Option<u32>,
     last_ttl: Option<u32>,
+    /// Files included so far.
+    included: usize,
 }
 
 /// What is wrong at which token (by position; past the last one: at the first).
@@ -99,6 +104,7 @@ impl<'z> Reading<'z> {
             faults: Vec::new(),
             default_ttl: None,
             last_ttl: None,
+            included: 0,
         }
     }
 
@@ -155,6 +161,10 @@ impl<'z> Reading<'z> {
                 };
                 if depth == MAX_INCLUDES {
                     return Err((0, format!("files include each other more than {MAX_INCLUDES} deep")));
+                }
+                self.included += 1;
+                if self.included > MAX_INCLUDED {
+                    return Err((0, format!("more than {MAX_INCLUDED} files are included")));
                 }
                 let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
                 let octets = types::octets(file).map_err(|why| (1, why))?;

@@ -15,6 +15,8 @@ use router_tests::netns::{Namespace, Pair, need_netns};
 use router_tests::packet::Query;
 use serde_json::Value;
 
+mod overrides;
+
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `[server]` and the zone, then whatever a test adds.

@@ -7,9 +7,13 @@
 pub mod agent;
 pub mod bench;
 pub mod decide;
+pub mod delivery;
 pub mod exact;
+pub mod fuzz;
+pub mod invariants;
 pub mod kernel;
 pub mod live;
+pub mod mutation;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;

@@ -20,6 +20,7 @@ pub fn run() -> Result<()> {
         shell::run(&mut cargo)
     };
     cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])?;
     cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     clippy_for_bpf()?;
     cargo(&["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"])

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod demo;
+mod fuzz;
 mod interrupt;
 mod leftovers;
 mod licences;
@@ -42,6 +43,14 @@ enum Task {
         /// What to measure.
         #[command(subcommand)]
         subject: bench::Subject,
+    },
+    /// Run the fuzz targets on the kept corpus and beyond; CI does for ten seconds each.
+    Fuzz {
+        /// One target; all of them when left out.
+        target: Option<String>,
+        /// Seconds for each.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        seconds: u64,
     },
     /// Show a failover under load: namespaces, XDP, dnsperf, an endpoint killed and revived.
     Demo {
@@ -86,6 +95,7 @@ fn main() -> ExitCode {
         Task::Build { release } => setup::build(release).map(|_| ()),
         Task::Test => suite::run(),
         Task::Bench { subject } => bench::run(&subject),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
         Task::Lint => lint::run(),

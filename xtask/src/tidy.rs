@@ -116,7 +116,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries {
         let path = entry.with_context(|| format!("cannot list {}", directory.display()))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_symlink() || name == "target" || name == ".git" {
+        if path.is_symlink() || ["target", ".git", "corpus", "artifacts"].contains(&&*name) {
             continue;
         }
         if path.is_dir() {

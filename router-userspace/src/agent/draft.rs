@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use router_common::abi::Generation;
 use router_common::atlas::Atlas;
 use router_common::compile::{CompileError, Compiled, Room, compile};
 use router_common::decide::Snapshot;
@@ -18,29 +19,39 @@ use router_common::view::{Geography, HealthView, Latency};
 
 use super::{Agent, Effect, seed};
 use crate::config::Config;
+use crate::overrides::Overrides;
 use crate::probe::targets_of;
-use crate::settings::Server;
+use crate::settings::{Dns, Server};
 
-/// What a draft starts from: the generation that serves. Cheap to make.
+/// What a generation is made of, besides health. Cheap to clone.
 #[derive(Clone)]
-pub struct Basis {
-    /// The settings that run.
+pub struct Ground {
+    /// How it runs.
     pub settings: Server,
-    /// What decisions are made from.
-    pub snapshot: Snapshot,
+    /// The configuration without overrides.
+    pub base: Arc<Model>,
+    /// What operators changed.
+    pub overrides: Arc<Overrides>,
     /// Where clients are.
     pub geography: Arc<Geography>,
     /// The latency table.
     pub latency: Arc<Latency>,
 }
 
+/// What a draft starts from: the generation that serves. Cheap to make.
+#[derive(Clone)]
+pub struct Basis {
+    /// What it is made of.
+    pub ground: Ground,
+    /// What decisions are made from.
+    pub snapshot: Snapshot,
+}
+
 /// A generation that does not serve (any more, or ever).
 pub struct Draft {
-    pub(super) settings: Server,
+    pub(super) ground: Ground,
     pub(super) frontage: Frontage,
     pub(super) snapshot: Snapshot,
-    pub(super) geography: Arc<Geography>,
-    pub(super) latency: Arc<Latency>,
     pub(super) compiled: Compiled,
     /// The health that was carried over, to see whether there was more since.
     carried: Option<Arc<HealthView>>,
@@ -53,6 +64,8 @@ pub enum Refused {
     Restart(Vec<(&'static str, String, String)>),
     /// It does not compile.
     Compile(CompileError),
+    /// The overrides make no sound configuration of it: why, one a line.
+    Overrides(String),
 }
 
 impl fmt::Display for Refused {
@@ -72,6 +85,13 @@ impl fmt::Display for Refused {
                 Ok(())
             }
             Self::Compile(error) => error.fmt(f),
+            Self::Overrides(why) => {
+                for (i, line) in why.lines().enumerate() {
+                    let next = if i > 0 { "\n" } else { "" };
+                    write!(f, "{next}with the overrides in force (`xroute override list`): {line}")?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -90,14 +110,20 @@ impl Basis {
     /// # Errors
     /// When it asks for what only a restart can change, or does not compile.
     pub fn with_configuration(&self, config: Config) -> Result<Draft, Refused> {
-        let fixed = fixed(&self.settings, &config.server);
+        let fixed = fixed(&self.ground.settings, &config.server);
         if !fixed.is_empty() {
             return Err(Refused::Restart(fixed));
         }
         let health = Arc::new(carried(&self.snapshot, &config.model));
         let Config { server, model, geography, latency, .. } = config;
-        let mut draft =
-            Draft::build(server, Arc::new(model), Arc::new(geography), Arc::new(latency), health)?;
+        let ground = Ground {
+            settings: server,
+            base: Arc::new(model),
+            overrides: Arc::clone(&self.ground.overrides),
+            geography: Arc::new(geography),
+            latency: Arc::new(latency),
+        };
+        let mut draft = Draft::build(ground, health)?;
         draft.carried = Some(Arc::clone(&self.snapshot.health));
         Ok(draft)
     }
@@ -107,44 +133,57 @@ impl Basis {
     /// # Errors
     /// When it does not compile.
     pub fn with_views(&self, geography: Geography, latency: Latency) -> Result<Draft, Refused> {
-        let Snapshot { model, health, .. } = &self.snapshot;
-        let mut draft = Draft::build(
-            self.settings.clone(),
-            Arc::clone(model),
-            Arc::new(geography),
-            Arc::new(latency),
-            Arc::clone(health),
-        )?;
+        let (geography, latency) = (Arc::new(geography), Arc::new(latency));
+        self.on(Ground { geography, latency, ..self.ground.clone() })
+    }
+
+    /// The same configuration with other overrides.
+    ///
+    /// # Errors
+    /// When it does not compile, or they make no sound configuration of it.
+    pub fn with_overrides(&self, overrides: Overrides) -> Result<Draft, Refused> {
+        self.on(Ground { overrides: Arc::new(overrides), ..self.ground.clone() })
+    }
+
+    /// A draft with the same profiles and endpoints.
+    fn on(&self, ground: Ground) -> Result<Draft, Refused> {
+        let health = &self.snapshot.health;
+        let mut draft = Draft::build(ground, Arc::clone(health))?;
         draft.carried = Some(Arc::clone(health));
         Ok(draft)
     }
 }
 
 impl Draft {
-    pub(super) fn build(
-        settings: Server,
-        model: Arc<Model>,
-        geography: Arc<Geography>,
-        latency: Arc<Latency>,
-        health: Arc<HealthView>,
-    ) -> Result<Self, CompileError> {
-        let atlas = Arc::new(Atlas::build(&model, &geography, &latency));
+    pub(super) fn build(ground: Ground, health: Arc<HealthView>) -> Result<Self, Refused> {
+        let Ground { settings, base, overrides, geography, latency } = &ground;
+        let model = if overrides.list().is_empty() {
+            Arc::clone(base)
+        } else {
+            Arc::new(overrides.over(base).map_err(Refused::Overrides)?)
+        };
+        let atlas = Arc::new(Atlas::build(&model, geography, latency));
         let frontage = Frontage {
             addresses: settings.listen.iter().map(|address| address.ip()).collect(),
             vlans: settings.vlans.clone(),
             // The datapath knows them and puts them in.
             interfaces: Vec::new(),
             edns_size: settings.dns.edns_size,
-            flags: 0,
+            flags: passed_options(&settings.dns),
         };
         let snapshot = Snapshot { model, atlas, health };
         let compiled = compile(&snapshot, &frontage, seed, 1)?;
-        Ok(Self { settings, frontage, snapshot, geography, latency, compiled, carried: None })
+        Ok(Self { ground, frontage, snapshot, compiled, carried: None })
     }
 
     /// The settings it asks for.
     pub fn settings(&self) -> &Server {
-        &self.settings
+        &self.ground.settings
+    }
+
+    /// The overrides in it.
+    pub fn overrides(&self) -> &Overrides {
+        &self.ground.overrides
     }
 
     /// What decisions are made from in it.
@@ -162,10 +201,14 @@ impl Agent {
     /// What a draft starts from.
     pub fn basis(&self) -> Basis {
         Basis {
-            settings: self.settings.clone(),
+            ground: Ground {
+                settings: self.settings.clone(),
+                base: Arc::clone(&self.base),
+                overrides: Arc::clone(&self.overrides),
+                geography: Arc::clone(&self.geography),
+                latency: Arc::clone(&self.latency),
+            },
             snapshot: self.snapshot.clone(),
-            geography: Arc::clone(&self.geography),
-            latency: Arc::clone(&self.latency),
         }
     }
 
@@ -198,10 +241,13 @@ impl Agent {
     /// # Errors
     /// When what the monitors make of the new configuration does not compile.
     pub fn adopt(&mut self, draft: Draft, now: Duration) -> Result<Vec<Effect>, CompileError> {
-        let Draft { settings, frontage, snapshot, geography, latency, compiled, .. } = draft;
+        let Draft { ground, frontage, snapshot, compiled, .. } = draft;
+        let Ground { settings, base, overrides, geography, latency } = ground;
         let before = Arc::clone(&snapshot.health);
         self.monitors.rebuild(&snapshot.model, now);
         self.settings = settings;
+        self.base = base;
+        self.overrides = overrides;
         self.frontage = frontage;
         self.snapshot = snapshot;
         self.geography = geography;
@@ -230,10 +276,19 @@ fn fixed(runs: &Server, asked: &Server) -> Vec<(&'static str, String, String)> {
         ("xdp_mode", mode(runs), mode(asked)),
         ("listen", format!("{:?}", runs.listen), format!("{:?}", asked.listen)),
         ("control", format!("{:?}", runs.control), format!("{:?}", asked.control)),
+        ("control_group", format!("{:?}", runs.control_group), format!("{:?}", asked.control_group)),
+        ("admin_group", format!("{:?}", runs.admin_group), format!("{:?}", asked.admin_group)),
         ("http", address(runs), address(asked)),
         ("state_dir", format!("{:?}", runs.state_dir), format!("{:?}", asked.state_dir)),
     ];
     keys.into_iter().filter(|(_, runs, asked)| runs != asked).collect()
+}
+
+/// Which EDNS options only the userspace server acts on, as flags of a [`Generation`].
+fn passed_options(dns: &Dns) -> u16 {
+    let cookie = dns.cookies.as_ref().map_or(0, |_| Generation::PASS_COOKIE);
+    let nsid = dns.nsid.as_ref().map_or(0, |_| Generation::PASS_NSID);
+    cookie | nsid
 }
 
 fn mode(server: &Server) -> String {

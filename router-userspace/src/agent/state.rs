@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use router_common::compile::CompileError;
 use router_common::model::{EndpointId, Model, Monitor, ProfileId};
 
-use super::Agent;
+use super::{Agent, Refused};
 use crate::config::Config;
+use crate::overrides::Overrides;
 use crate::probe::{Kept, Monitors};
 use crate::state::Saved;
 
@@ -17,16 +17,22 @@ const AGE: Duration = Duration::from_secs(600);
 const INTERVALS: u32 = 10;
 
 impl Agent {
-    /// As [`Agent::new`], with the health that was kept: the first tables know it, and it holds until the
+    /// As [`Agent::with_overrides`], with the health that was kept: the first tables know it, and it holds until the
     /// first new samples. Left out is what is too old, of another target or expected status, or broken.
     /// Also returns how many endpoints took it up. `now` is the time since the epoch.
     ///
     /// # Errors
-    /// When the configuration does not compile.
-    pub fn resume(config: Config, saved: &Saved, now: Duration) -> Result<(Self, usize), CompileError> {
-        let mut monitors = Monitors::new(&config.model);
-        let taken = restore(&mut monitors, &config.model, saved, now);
-        let mut agent = Self::new(config, monitors.health_view())?;
+    /// When the configuration does not compile, or the overrides make no sound one of it.
+    pub fn resume(
+        config: Config,
+        overrides: Overrides,
+        saved: &Saved,
+        now: Duration,
+    ) -> Result<(Self, usize), Refused> {
+        let model = overrides.over(&config.model).map_err(Refused::Overrides)?;
+        let mut monitors = Monitors::new(&model);
+        let taken = restore(&mut monitors, &model, saved, now);
+        let mut agent = Self::with_overrides(config, overrides, monitors.health_view())?;
         agent.monitors = monitors;
         Ok((agent, taken))
     }
@@ -87,15 +93,19 @@ mod tests {
     }
 
     fn resumed(config: Config, saved: &Saved, later: Duration) -> (HealthView, usize) {
-        let (agent, taken) = Agent::resume(config, saved, NOW + later).expect("compiles");
+        let (agent, taken) =
+            Agent::resume(config, Overrides::default(), saved, NOW + later).expect("compiles");
         ((*agent.snapshot().health).clone(), taken)
+    }
+
+    fn resume(saved: &Saved, at: Duration) -> Result<(Agent, usize), Refused> {
+        Agent::resume(configuration(&BOTH), Overrides::default(), saved, at)
     }
 
     #[test]
     fn the_first_tables_know_what_was_kept() {
         let saved = down();
-        let (mut resumed, taken) =
-            Agent::resume(configuration(&BOTH), &saved, NOW + Duration::from_secs(20)).expect("compiles");
+        let (mut resumed, taken) = resume(&saved, NOW + Duration::from_secs(20)).expect("compiles");
         assert_eq!(taken, 2);
         let health = &resumed.snapshot().health;
         assert_eq!((health.health(id(0)), health.health(id(1))), (Health::Unhealthy, Health::Healthy));
@@ -130,7 +140,7 @@ mod tests {
         // A clock that was set back.
         let (_, taken) = resumed(configuration(&BOTH), &Saved::default(), Duration::ZERO);
         assert_eq!(taken, 0);
-        let before = Agent::resume(configuration(&BOTH), &saved, NOW - Duration::from_secs(3600));
+        let before = resume(&saved, NOW - Duration::from_secs(3600));
         assert_eq!(before.expect("compiles").1, 2);
     }
 }

@@ -41,8 +41,13 @@ pub fn get<T: DeserializeOwned>(
 }
 
 /// Has the agent behind `socket` do something, waits until it is done, and decodes what it says.
-pub fn post<T: DeserializeOwned>(socket: &Path, resource: &str) -> anyhow::Result<T> {
-    Connection::new(socket)?.ask(Method::POST, resource, &[], CHANGE)
+pub fn post<T: DeserializeOwned>(
+    socket: &Path,
+    resource: &str,
+    body: &impl serde::Serialize,
+) -> anyhow::Result<T> {
+    let body = serde_json::to_vec(body).context("a request as JSON")?;
+    Connection::new(socket)?.ask(Method::POST, resource, &[], Some(body), CHANGE)
 }
 
 /// A way to an agent, for several questions.
@@ -65,7 +70,7 @@ impl Connection {
 
     /// Asks for a resource and decodes it.
     pub fn get<T: DeserializeOwned>(&self, resource: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
-        self.ask(Method::GET, resource, query, LOOK)
+        self.ask(Method::GET, resource, query, None, LOOK)
     }
 
     fn ask<T: DeserializeOwned>(
@@ -73,6 +78,7 @@ impl Connection {
         method: Method,
         resource: &str,
         query: &[(&str, String)],
+        body: Option<Vec<u8>>,
         timeout: Duration,
     ) -> anyhow::Result<T> {
         let mut url = reqwest::Url::parse("http://xroute")?.join(resource)?;
@@ -80,7 +86,10 @@ impl Connection {
             url.query_pairs_mut().extend_pairs(query);
         }
         self.runtime.block_on(async {
-            let request = self.client.request(method, url).timeout(timeout);
+            let mut request = self.client.request(method, url).timeout(timeout);
+            if let Some(body) = body {
+                request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body);
+            }
             let response = request.send().await.with_context(|| {
                 format!(
                     "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",

@@ -24,7 +24,7 @@ impl Reload {
     /// Has the agent load its configuration anew, and returns when the fast path answers from it.
     pub fn execute(self) -> anyhow::Result<()> {
         let socket = self.agent.path(self.config.as_deref())?;
-        let report: ReloadReport = client::post(&socket, "/v1/reload")?;
+        let report: ReloadReport = client::post(&socket, "/v1/reload", &())?;
         for warning in &report.warnings {
             eprintln!("{warning}");
         }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
+use crate::audit::Who;
 use crate::clock::unix_now;
 use crate::config::{self, Config};
 use crate::datapath::{self, Datapath, Options, Start};
@@ -19,6 +20,7 @@ use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::LoadedFeed;
 use crate::{control, dns, reload, settings};
 
+mod changes;
 mod descriptors;
 mod feeds;
 mod reloads;
@@ -35,6 +37,8 @@ use state::Keeper;
 const LEASE: Duration = Duration::from_secs(15);
 /// How often the lease is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
+/// How often it is looked whether an override has ended.
+const ENDS: Duration = Duration::from_millis(500);
 /// Probe results taken in one step at most, so that a burst of verdicts is one recompilation.
 const BATCH: usize = 4096;
 /// How long the end waits for a generation that is being made.
@@ -89,7 +93,7 @@ impl Run {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
-        let listener = control::bind(&config.server.control)?;
+        let listener = control::bind(&config.server)?;
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
         descriptors::provide(&settings);
@@ -100,7 +104,9 @@ impl Run {
         let datapath = self.attach(&settings, &mut agent)?;
 
         let (requests_in, mut requests) = mpsc::channel(64);
-        let api = tokio::spawn(axum::serve(listener, control::routes(requests_in.clone())).into_future());
+        let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
+        let routes = routes.into_make_service_with_connect_info::<control::Peer>();
+        let api = tokio::spawn(axum::serve(listener, routes).into_future());
         let http = match settings.http {
             None => None,
             Some(address) => {
@@ -128,18 +134,21 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            ends_again: None,
             started,
             loaded_at: unix_now(),
         };
         let mut renewal = tokio::time::interval(RENEWAL);
+        let mut ends = tokio::time::interval(ENDS);
         let mut batch = Vec::new();
         log::info!("serving {}", describe(&settings));
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => serving.reload(None),
+                _ = hangup.recv() => serving.reload(Who::agent(), None),
                 _ = renewal.tick() => serving.keep_up()?,
+                _ = ends.tick() => serving.end_overrides(),
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
                         bail!("the probe engine has ended");

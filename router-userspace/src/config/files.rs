@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+
+use crate::pattern::matches;
 
 /// Where named files come from: the disk, or a map in tests.
 pub trait Files {
@@ -19,6 +22,12 @@ pub trait Files {
     /// Why it cannot be listed.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} cannot be listed", folder.display())))
+    }
+
+    /// The permission bits of a file, where files have them.
+    fn mode(&self, path: &Path) -> Option<u32> {
+        let _ = path;
+        None
     }
 }
 
@@ -63,6 +72,10 @@ impl Files for Disk {
         }
         Ok(names)
     }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        std::fs::metadata(path).ok().map(|file| file.permissions().mode() & 0o7777)
+    }
 }
 
 /// Reads files and remembers which.
@@ -83,6 +96,11 @@ impl<'f> Loader<'f> {
             seen.push(path.to_path_buf());
         }
         Ok(octets)
+    }
+
+    /// The permission bits of a file, when others than owner and group can read or write it.
+    pub(super) fn open_to_all(&self, path: &Path) -> Option<u32> {
+        self.files.mode(path).filter(|mode| mode & 0o006 != 0)
     }
 
     /// Every file that was read, in order.
@@ -117,51 +135,5 @@ impl<'f> Loader<'f> {
             matches(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
         };
         Ok(names.iter().filter(fits).map(|found| folder.join(found)).collect())
-    }
-}
-
-/// Whether a name fits a pattern of `*` and `?`, in time linear in their product.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(&octet) if octet == b'?' || Some(&octet) == name.get(n) => {
-                p += 1;
-                n += 1;
-            }
-            _ => {
-                let Some((at, taken)) = star else { return false };
-                star = Some((at, taken + 1));
-                p = at + 1;
-                n = taken + 1;
-            }
-        }
-    }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|&octet| octet == b'*'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, fits) in [
-            ("*.toml", "a.toml", true),
-            ("*.toml", ".toml", true),
-            ("*.toml", "a.toml~", false),
-            ("a?c*", "abcd", true),
-            ("a?c*", "ac", false),
-            ("*a*b*", "xxaxxbxx", true),
-            ("*a*b*", "xxbxxaxx", false),
-            ("", "", true),
-        ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reader::{Table, choice, text, truth, whole};
-use super::values::duration;
+use super::values::{duration, octets, short_text};
 use super::warnings::Warnings;
 use crate::settings::{Dns, Probes, Server, Stale, Tcp, XdpMode};
 
@@ -67,6 +67,8 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
             table.fault_at("control", message);
         }
     }
+    server.control_group = table.take("control_group", group);
+    server.admin_group = table.take("admin_group", group);
     server.http = table.take("http", |value| socket(text(value)?));
     if let Some(state_dir) = table.take("state_dir", |value| path(text(value)?)) {
         server.state_dir = folder.join(state_dir);
@@ -74,6 +76,9 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
         dns.edns_size = size;
     }
+    dns.nsid = table.take("nsid", octets);
+    dns.version = table.take("version", short_text);
+    dns.id = table.take("id", short_text);
     server.dns = Arc::new(dns);
     table.finish();
     server
@@ -157,7 +162,8 @@ pub(super) fn interface(value: &toml::de::DeValue<'_>) -> Result<String, String>
     Ok(name.to_owned())
 }
 
-fn socket(written: &str) -> Result<SocketAddr, String> {
+/// An address with its port.
+pub(super) fn socket(written: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = written.parse().map_err(|_| {
         let hint = if written.parse::<std::net::Ipv4Addr>().is_ok() {
             format!("write \"{written}:53\"")
@@ -172,6 +178,16 @@ fn socket(written: &str) -> Result<SocketAddr, String> {
         return Err(format!("{written:?} has port 0; allowed is 1 to 65535"));
     }
     Ok(address)
+}
+
+/// Name of a group of users. Whether there is one is known where the agent runs.
+fn group(value: &toml::de::DeValue<'_>) -> Result<String, String> {
+    let name = text(value)?;
+    let odd = |character: char| character.is_whitespace() || character.is_control() || character == ':';
+    if name.is_empty() || name.len() > 32 || name.contains(odd) {
+        return Err(format!("{name:?} is not the name of a group of users"));
+    }
+    Ok(name.to_owned())
 }
 
 fn path(written: &str) -> Result<&str, String> {

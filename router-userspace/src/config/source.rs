@@ -46,6 +46,13 @@ impl Source {
         (line, columns + 1)
     }
 
+    /// The whole line that an offset is in.
+    pub(super) fn line(&self, at: usize) -> &str {
+        let next = self.lines.partition_point(|&start| start <= at);
+        let start = self.lines.get(next.saturating_sub(1)).copied().unwrap_or_default();
+        self.excerpt(start..self.lines.get(next).copied().unwrap_or(self.text.len()))
+    }
+
     /// Its path, as the user named it.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(&*self.file)

@@ -6,7 +6,7 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Probes, Stale, Tcp, XdpMode};
+use crate::settings::{Algorithm, Cookies, Dns, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
 
 mod monitors;
 mod refusals;
@@ -54,14 +54,35 @@ listen = ["192.0.2.53:53", "[2001:db8::53]:53"]
 vlans = [7, 4094]
 stale = "pass"
 control = "/run/x.sock"
+control_group = "dns"
+admin_group = "dns-admin"
 http = "127.0.0.1:8053"
 state_dir = "state"
 edns_size = 1200
+nsid = "0x00fF7a"
+version = "x 1"
+id = "pop1"
 [tcp]
 connections = 500
 connections_per_client = 20
 idle = "1m"
 fast_open = false
+[cookies]
+enabled = true
+secret_file = "cookies.secret"
+require = true
+[rate_limit]
+responses_per_second = 20
+nodata_per_second = 0
+nxdomains_per_second = 5
+referrals_per_second = 6
+window = 3
+slip = 1
+ipv4_prefix = 32
+ipv6_prefix = 64
+exempt = ["10.0.0.0/8", "192.0.2.1-192.0.2.3"]
+dry_run = true
+table_size = 4096
 [probes]
 per_second = 100
 in_flight = 10
@@ -73,8 +94,14 @@ table = "latency.csv"
 [latency.regions.westeurope]
 latitude = 52.37
 longitude = 4
+[[key]]
+name = "XFR.example.com"
+algorithm = "hmac-sha512"
+secret = "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 [[zone]]
 name = "gslb.example.com"
+transfer = ["192.0.2.7", "2001:db8::/32", { key = "xfr.example.com." }, { address = "10.0.0.0/8", key = "later.example" }]
+notify = ["192.0.2.7:53", { address = "[2001:db8::7]:5353", key = "xfr.example.com", source = "2001:db8::53" }]
 soa = { mname = "ns1.gslb.example.com.", rname = "hostmaster.example.com.", serial = 4294967295, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
 ns = ["ns1.other.example.", "ns2.other.example."]
 records = '''
@@ -132,14 +159,16 @@ sensitivity = "20ms"
   subnets = ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1"]
 "#;
 
-const WHOLE_FILES: [(&str, &str); 6] = [
+const WHOLE_FILES: [(&str, &str); 8] = [
+    ("cookies.secret", "000102030405060708090a0b0c0d0e0f\nFFffFFffFFffFFffFFffFFffFFffFFff\n"),
+    ("profiles/later.secret", "c2VjcmV0IHNlY3\nJldCBzZWNyZXQ=\n"),
     ("geo.csv", "prefix,code\n10.0.0.0/8,US-CA\n"),
     ("latency.csv", "prefix,region,milliseconds\n10.0.0.0/8,westeurope,3.5\n"),
     ("more.txt", "@ TXT \"in a file\"\n"),
     ("file.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"),
     (
         "profiles/b.toml",
-        "[[profile]]\nname = \"multi\"\nnames = [\"multi.file.example\"]\nmethod = \"multivalue\"\nmonitor = \
+        "[[key]]\nname = \"later.example\"\nsecret_file = \"later.secret\"\n[[profile]]\nname = \"multi\"\nnames = [\"multi.file.example\"]\nmethod = \"multivalue\"\nmonitor = \
          \"off\"\nmax_return = 4\n[[profile.endpoint]]\nname = \"a\"\naddress = [\"192.0.2.1\", \"2001:db8::1\"]\n\
          [[profile.endpoint]]\nname = \"b\"\naddress = [\"192.0.2.2\"]\n",
     ),
@@ -155,11 +184,37 @@ fn every_key_arrives() {
     assert_eq!(server.listen, ["192.0.2.53:53".parse().unwrap(), "[2001:db8::53]:53".parse().unwrap()]);
     assert_eq!((server.vlans.as_slice(), server.stale), (&[7, 4094][..], Stale::Pass));
     assert_eq!(server.control, Path::new("/run/x.sock"));
+    assert_eq!(
+        (server.control_group.as_deref(), server.admin_group.as_deref()),
+        (Some("dns"), Some("dns-admin"))
+    );
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
     let tcp =
         Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
     assert_eq!(server.dns.tcp, tcp);
+    assert_eq!(server.dns.nsid.as_deref(), Some(&[0, 0xff, b'z'][..]));
+    assert_eq!((server.dns.version.as_deref(), server.dns.id.as_deref()), (Some("x 1"), Some("pop1")));
+    let secrets = vec![Secret(std::array::from_fn(|i| i as u8)), Secret([255; 16])];
+    assert_eq!(server.dns.cookies, Some(Cookies { secrets, require: true }));
+    let limit = server.dns.rate_limit.as_ref().unwrap();
+    let exempt: Vec<String> = limit.exempt.iter().map(ToString::to_string).collect();
+    assert_eq!(exempt, ["10.0.0.0/8", "192.0.2.1-192.0.2.3"]);
+    let expected = RateLimit {
+        responses_per_second: 20,
+        nodata_per_second: 0,
+        nxdomains_per_second: 5,
+        referrals_per_second: 6,
+        errors_per_second: 20,
+        window: 3,
+        slip: 1,
+        ipv4_prefix: 32,
+        ipv6_prefix: 64,
+        exempt: limit.exempt.clone(),
+        dry_run: true,
+        table_size: 4096,
+    };
+    assert_eq!(*limit, expected);
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);
@@ -167,7 +222,47 @@ fn every_key_arrives() {
     let place = config.model.regions()["westeurope"];
     assert_eq!((place.latitude, place.longitude), (52.37, 4.0));
     let sources: Vec<String> = config.sources.iter().map(|path| path.display().to_string()).collect();
-    assert_eq!(sources, ["c.toml", "geo.csv", "latency.csv", "more.txt", "file.zone", "profiles/b.toml"]);
+    assert_eq!(
+        sources,
+        [
+            "c.toml",
+            "cookies.secret",
+            "geo.csv",
+            "latency.csv",
+            "more.txt",
+            "file.zone",
+            "profiles/b.toml",
+            "profiles/later.secret",
+        ]
+    );
+
+    let [xfr, later] = server.dns.keys.as_slice() else { panic!("two keys") };
+    assert_eq!(
+        format!("{xfr:?} {later:?}"),
+        "Key(xfr.example.com. HmacSha512) Key(later.example. HmacSha256)"
+    );
+    let same = Key::new(later.name.clone(), Algorithm::HmacSha256, b"secret secret secret".to_vec());
+    assert_eq!(**later, same);
+    let secondaries = &server.dns.secondaries[&"gslb.example.com".parse().unwrap()];
+    assert_eq!(server.dns.secondaries.len(), 1);
+    let allowed: Vec<String> = secondaries
+        .transfer
+        .iter()
+        .map(|one| format!("{:?} {:?}", one.from.map(|from| from.to_string()), one.key))
+        .collect();
+    assert_eq!(
+        allowed,
+        [
+            "Some(\"192.0.2.7/32\") None",
+            "Some(\"2001:db8::/32\") None",
+            "None Some(xfr.example.com.)",
+            "Some(\"10.0.0.0/8\") Some(later.example.)",
+        ]
+    );
+    let [plain, signed] = secondaries.notify.as_slice() else { panic!("two secondaries") };
+    assert_eq!((plain.address, &plain.key, plain.source), ("192.0.2.7:53".parse().unwrap(), &None, None));
+    assert_eq!(signed.key.as_ref(), Some(&xfr.name));
+    assert_eq!(signed.source, Some("2001:db8::53".parse().unwrap()));
 
     let [gslb, file] = config.model.zones() else { panic!("two zones") };
     assert_eq!((gslb.ttl, gslb.soa.serial, gslb.negative_ttl()), (3600, u32::MAX, 60));
@@ -204,6 +299,21 @@ fn every_key_arrives() {
     assert_eq!(ranges, ["198.51.100.0/24", "203.0.113.7-203.0.113.40", "192.0.2.1/32"]);
     assert_eq!((near.ttl, multi.method), (30, Method::Multivalue { max_return: 4 }));
     assert!(multi.endpoints.iter().all(|endpoint| endpoint.monitor.is_none()));
+}
+
+#[test]
+fn what_is_not_set_is_off() {
+    let config = accepted("[server]\nlisten = [\"192.0.2.1:53\"]\n");
+    assert_eq!(*config.server.dns, Dns::default());
+    let config = accepted("[cookies]\nenabled = true\n[rate_limit]\nresponses_per_second = 7\n");
+    assert_eq!(config.server.dns.cookies, Some(Cookies::default()));
+    let limit = config.server.dns.rate_limit.clone().unwrap();
+    let RateLimit {
+        nodata_per_second, nxdomains_per_second, referrals_per_second, errors_per_second, ..
+    } = limit;
+    assert_eq!([nodata_per_second, nxdomains_per_second, referrals_per_second, errors_per_second], [7; 4]);
+    assert_eq!((limit.window, limit.slip, limit.ipv4_prefix, limit.ipv6_prefix), (15, 2, 24, 56));
+    assert_eq!((limit.exempt, limit.dry_run, limit.table_size), (Vec::new(), false, 131_072));
 }
 
 #[test]

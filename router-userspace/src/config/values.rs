@@ -16,24 +16,27 @@ pub(super) fn duration(value: &DeValue<'_>, allowed: RangeInclusive<Duration>) -
     let range = || format!("allowed is {} to {}", show(*allowed.start()), show(*allowed.end()));
     let wrong = || format!("found {}; a duration such as \"500ms\", \"30s\", \"5m\" is wanted", shown(value));
     let DeValue::String(written) = value else { return Err(wrong()) };
+    let duration = duration_of(written).ok_or_else(wrong)?;
+    if allowed.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(format!("found {}; {}", shown(value), range()))
+    }
+}
+
+/// A duration such as `500ms`, `30s`, `5m`, `1h`. One that no clock can hold is the longest there is.
+pub fn duration_of(written: &str) -> Option<Duration> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = written.split_at_checked(digits).ok_or_else(wrong)?;
+    let (number, unit) = written.split_at_checked(digits).filter(|(number, _)| !number.is_empty())?;
     let factor: u64 = match unit {
         "ms" => 1,
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 60 * 60 * 1000,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    if number.is_empty() {
-        return Err(wrong());
-    }
-    // A number beyond u64 is beyond any range as well.
     let milliseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    milliseconds
-        .map(Duration::from_millis)
-        .filter(|duration| allowed.contains(duration))
-        .ok_or_else(|| format!("found {}; {}", shown(value), range()))
+    Some(milliseconds.map_or(Duration::MAX, Duration::from_millis))
 }
 
 /// A duration as the configuration writes it.
@@ -140,6 +143,42 @@ pub(super) fn status(value: &DeValue<'_>) -> Result<(u16, u16), String> {
         return Err(format!("{written:?} ends before it begins"));
     }
     Ok((low, high))
+}
+
+/// Octets written as text, or as hexadecimal digits after `0x`; 1 to 255 of them.
+pub(super) fn octets(value: &DeValue<'_>) -> Result<Vec<u8>, String> {
+    let written = text(value)?;
+    let octets = match written.strip_prefix("0x") {
+        None => written.as_bytes().to_vec(),
+        Some(digits) => digits
+            .as_bytes()
+            .chunks(2)
+            .map(hex_octet)
+            .collect::<Option<Vec<u8>>>()
+            .ok_or_else(|| format!("found {}; after 0x come pairs of hexadecimal digits", shown(value)))?,
+    };
+    match octets.len() {
+        1..=255 => Ok(octets),
+        len => Err(format!("found {len} octets; allowed are 1 to 255")),
+    }
+}
+
+/// Text of 1 to 255 octets, as one string of a TXT record holds.
+pub(super) fn short_text(value: &DeValue<'_>) -> Result<String, String> {
+    let written = text(value)?;
+    match written.len() {
+        1..=255 => Ok(written.to_owned()),
+        len => Err(format!("found {len} octets; allowed are 1 to 255")),
+    }
+}
+
+/// The octet that two hexadecimal digits mean.
+pub(super) fn hex_octet(digits: &[u8]) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    match digits {
+        &[high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    }
 }
 
 /// An address family's addresses of a list.

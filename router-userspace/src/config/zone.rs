@@ -7,7 +7,9 @@ use router_common::name::Name;
 
 use super::files::Loader;
 use super::reader::{Site, Table, Value, text, whole};
+use super::transfer::{self, Read};
 use super::values::{name, name_of};
+use super::warnings::Warnings;
 use crate::zonefile;
 
 /// TTL of an inline zone's records when it gives none, seconds.
@@ -15,7 +17,12 @@ const DEFAULT_TTL: u32 = 3600;
 
 /// Reads a zone; what could not be read is replaced and reported, so that names in the zone are still
 /// recognised as such.
-pub(super) fn read(table: Table<'_>, loader: &Loader<'_>) -> (Option<Zone>, Site) {
+pub(super) fn read(
+    table: Table<'_>,
+    loader: &Loader<'_>,
+    warnings: &mut Warnings,
+) -> (Option<Zone>, Site, Read) {
+    let secondaries = transfer::read(&table, warnings);
     let apex = table.take("name", name);
     if !table.has("name") {
         table.missing("name", "\"gslb.example.com\"");
@@ -45,7 +52,7 @@ pub(super) fn read(table: Table<'_>, loader: &Loader<'_>) -> (Option<Zone>, Site
         site.excuse(&["soa", "ns"]);
         zone = apex.map(|name| Zone { name, soa: no_soa(), ttl: 0, nodes: BTreeMap::new() });
     }
-    (zone, site)
+    (zone, site, secondaries)
 }
 
 fn master_file(table: &Table<'_>, loader: &Loader<'_>, apex: &Name, file: &str) -> Option<Zone> {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::OverrideReport;
 use crate::feed::FeedKind;
 
 mod health;
@@ -44,6 +45,8 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// What operators changed, oldest first.
+    pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
 }
@@ -118,6 +121,17 @@ pub struct InterfaceReport {
     pub why_not_native: Option<String>,
 }
 
+/// How the counters of the userspace server begin that count no replies.
+const BESIDE: [&str; 6] = [
+    "server_truncated",
+    "server_dropped",
+    "server_transfer_",
+    "server_notify_",
+    "server_rate_",
+    // Each reply that the rate limit dropped is counted as what it was, too.
+    "server_rate_dropped",
+];
+
 impl StatusReport {
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
@@ -172,15 +186,20 @@ impl fmt::Display for StatusReport {
         }
         let fast = self.counters.get("answer_records").copied().unwrap_or(0)
             + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside =
-            ["server_truncated", "server_dropped"].iter().filter_map(|name| self.counters.get(*name));
-        let server = self.counted("server_").saturating_sub(beside.sum());
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        let server = self.counted("server_").saturating_sub(beside);
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
+        }
+        if !self.overrides.is_empty() {
+            writeln!(f, "overrides:")?;
+        }
+        for report in &self.overrides {
+            writeln!(f, "  {report}")?;
         }
         for profile in &self.profiles {
             write!(f, "\n{profile}")?;
@@ -190,7 +209,7 @@ impl fmt::Display for StatusReport {
 }
 
 /// A time span as people say it.
-fn ago(seconds: u64) -> String {
+pub(super) fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),

@@ -84,8 +84,8 @@ impl Instance {
             }
         }
         let counters = sys::map_info(find(&maps, map::COUNTERS)?).context("cannot ask for COUNTERS")?;
-        if counters.max_entries as usize != Counter::COUNT || counters.value_size != 8 {
-            bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::COUNT);
+        if counters.max_entries as usize != Counter::FAST || counters.value_size != 8 {
+            bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::FAST);
         }
         let halves = HALVES as u32;
         let capacity = Capacity {
@@ -329,8 +329,8 @@ impl Instance {
     pub fn counters(&self) -> Result<Vec<u64>> {
         let map = self.map(map::COUNTERS)?;
         let mut per_cpu = vec![0u64; self.cpus];
-        let mut sums = Vec::with_capacity(Counter::COUNT);
-        for index in 0..Counter::COUNT as u32 {
+        let mut sums = Vec::with_capacity(Counter::FAST);
+        for index in 0..Counter::FAST as u32 {
             sys::lookup_words(map, index, &mut per_cpu).context("cannot read COUNTERS")?;
             sums.push(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)));
         }

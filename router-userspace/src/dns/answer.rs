@@ -8,16 +8,17 @@ use router_common::decide::{Asked, Asker, Records, Snapshot, distribution};
 use router_common::model::{Model, Node, ProfileId, RrSet, ZoneId, rtype};
 use router_common::name::Name;
 
+use super::account::{Account, Class};
 use super::query::{Fault, Question};
 
 /// Names looked at for one question. A chain that is longer, or comes back to itself, ends where it is.
 const MAX_CHAIN: usize = 16;
 
-const CLASS_IN: u16 = 1;
+pub(super) const CLASS_IN: u16 = 1;
 const TYPE_DS: u16 = 43;
 const TYPE_NXNAME: u16 = 128;
-const TYPE_IXFR: u16 = 251;
-const TYPE_AXFR: u16 = 252;
+pub(super) const TYPE_IXFR: u16 = 251;
+pub(super) const TYPE_AXFR: u16 = 252;
 
 /// Response codes that we send, by the registry's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,7 @@ pub(super) enum Rcode {
     YxDomain = 6,
     NotAuth = 9,
     BadVers = 16,
+    BadCookie = 23,
 }
 
 impl Rcode {
@@ -69,8 +71,13 @@ pub(super) struct Answer<'m> {
     pub further: Vec<RecordSet<'m>>,
     /// SCOPE PREFIX-LENGTH of a client subnet in the reply.
     pub scope: u8,
+    /// Whether the target of an alias is written whole, as in the fast path's ready-made records: both give the
+    /// same octets then.
+    pub whole_target: bool,
     /// How the reply is counted.
     pub counter: Counter,
+    /// What the limit on replies counts it under.
+    pub account: Account,
     /// Whether the same question may be given the same answer again.
     pub keep: Keep,
 }
@@ -87,7 +94,8 @@ pub(super) enum Keep {
 }
 
 impl Answer<'_> {
-    fn bare(rcode: Rcode, counter: Counter) -> Self {
+    /// A reply without records.
+    pub fn bare(rcode: Rcode, counter: Counter) -> Self {
         Self {
             rcode,
             authoritative: false,
@@ -96,22 +104,25 @@ impl Answer<'_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_target: false,
             counter,
             keep: Keep::No,
+            account: Account::ERROR,
         }
     }
 
-    fn refused() -> Self {
+    /// REFUSED.
+    pub fn refused() -> Self {
         Self::bare(Rcode::Refused, Counter::ServerRefused)
     }
 
     /// The reply to a query that is not looked at further.
     pub fn to_fault(fault: Fault) -> Self {
         match fault {
-            Fault::Format => Self::bare(Rcode::FormErr, Counter::ServerFormerr),
+            Fault::Format | Fault::NoQuestion => Self::bare(Rcode::FormErr, Counter::ServerFormerr),
             Fault::Opcode => Self::bare(Rcode::NotImp, Counter::ServerNotimp),
             Fault::Version => Self::bare(Rcode::BadVers, Counter::ServerBadvers),
-            Fault::Signed => Self::bare(Rcode::NotAuth, Counter::ServerOther),
+            Fault::Signature => Self::bare(Rcode::NotAuth, Counter::ServerOther),
         }
     }
 }
@@ -123,14 +134,23 @@ pub(super) fn answer<'m>(
     asker: &Asker,
     random: &mut dyn FnMut() -> u64,
 ) -> Answer<'m> {
-    if question.qclass != CLASS_IN || matches!(question.qtype, TYPE_AXFR | TYPE_IXFR) {
+    if question.qclass != CLASS_IN {
         return Answer::refused();
     }
     if question.qtype == TYPE_NXNAME {
         // RFC 9824 §3.2: the type only ever stands in an NSEC record.
         return Answer::to_fault(Fault::Format);
     }
-    let walk = Walk { snapshot, qtype: question.qtype, asker, answers: Vec::new(), scope: 0, keep: Keep::No };
+    let walk = Walk {
+        snapshot,
+        qtype: question.qtype,
+        asker,
+        answers: Vec::new(),
+        scope: 0,
+        keep: Keep::No,
+        decided: false,
+        synthesised: false,
+    };
     walk.run(&question.name, random)
 }
 
@@ -164,7 +184,11 @@ struct Walk<'m, 'a> {
     asker: &'a Asker,
     answers: Vec<RecordSet<'m>>,
     scope: u8,
+    /// Whether a profile decided on QNAME itself.
+    decided: bool,
     keep: Keep,
+    /// Whether some owner name was made from a wildcard or a DNAME.
+    synthesised: bool,
 }
 
 impl<'m> Walk<'m, '_> {
@@ -192,7 +216,27 @@ impl<'m> Walk<'m, '_> {
                 }
             }
         };
-        self.finish(end)
+        let account = self.account(&end, qname, home.flatten());
+        let mut answer = self.finish(end);
+        answer.account = account;
+        answer
+    }
+
+    /// What replies like this one have in common: never a name that a client can make up.
+    fn account(&self, end: &End<'m>, qname: &Name, home: Option<ZoneId>) -> Account {
+        let about = |class, zone: Option<ZoneId>| match zone {
+            Some(zone) => Account::new(class, &self.snapshot.model.zone(zone).name),
+            None => Account::ERROR,
+        };
+        match *end {
+            End::Found if self.synthesised => about(Class::Answer, home),
+            End::Found => Account::new(Class::Answer, qname),
+            End::Nodata(zone) => about(Class::Nodata, Some(zone)),
+            End::Absent(zone) => about(Class::Nxdomain, Some(zone)),
+            End::Referral { cut, .. } => Account::new(Class::Referral, cut),
+            End::TooLong => about(Class::Error, home),
+            End::Outside | End::Undecided => Account::ERROR,
+        }
     }
 
     /// What exists at a name; for DS, on the parent's side of a cut (RFC 4035 §3.1.4.1).
@@ -209,6 +253,8 @@ impl<'m> Walk<'m, '_> {
     }
 
     fn step(&mut self, at: &Name, found: Authority<'m>, random: &mut dyn FnMut() -> u64) -> Step<'m> {
+        self.synthesised |=
+            matches!(found, Authority::Exists { wildcard: true, .. } | Authority::Redirected { .. });
         match found {
             Authority::Outside => Step::End(End::Outside),
             Authority::Absent { zone } => Step::End(End::Absent(zone)),
@@ -247,6 +293,7 @@ impl<'m> Walk<'m, '_> {
         asked: Asked,
         random: &mut dyn FnMut() -> u64,
     ) -> End<'m> {
+        self.decided = self.answers.is_empty();
         if self.keep == Keep::Everybody {
             self.keep = Keep::Decided(profile, asked);
         }
@@ -338,8 +385,10 @@ impl<'m> Walk<'m, '_> {
             glue: Vec::new(),
             further: Vec::new(),
             scope: 0,
+            whole_target: self.decided,
             counter: Counter::ServerRecords,
             keep: self.keep,
+            account: Account::ERROR,
         };
         match end {
             End::Outside => return Answer::refused(),

@@ -2,9 +2,10 @@
 //!
 //! Nothing here decides; [`Query::parse`] says what was asked, or which error is the answer.
 
+use router_common::model::rtype;
 use router_common::name::Name;
 
-use super::edns::{self, Edns};
+use super::edns::{Edns, Malformed};
 use super::tsig::{Signature, TYPE_TSIG};
 
 /// Octets of a message header (RFC 1035 §4.1.1).
@@ -19,12 +20,15 @@ const TYPE_OPT: u16 = 41;
 pub(super) enum Fault {
     /// FORMERR.
     Format,
+    /// No question in a message that is otherwise sound: FORMERR, unless a cookie is all that is wanted (RFC
+    /// 7873 §5.4).
+    NoQuestion,
     /// NOTIMP: an opcode other than QUERY.
     Opcode,
     /// BADVERS: EDNS above version 0 (RFC 6891 §6.1.3).
     Version,
-    /// NOTAUTH: signed with a TSIG key, and we have none (RFC 8945 §5.2.1).
-    Signed,
+    /// NOTAUTH: signed, and the signature is not good (RFC 8945 §5.2).
+    Signature,
 }
 
 /// What was asked.
@@ -43,6 +47,8 @@ pub(super) struct Question<'q> {
 /// A message that gets a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Query<'q> {
+    /// The octets that it was read from.
+    pub message: &'q [u8],
     /// Message id.
     pub id: u16,
     /// OPCODE, 0..=15.
@@ -53,8 +59,10 @@ pub(super) struct Query<'q> {
     pub question: Option<Question<'q>>,
     /// What the OPT record says, when one was there.
     pub edns: Option<Edns<'q>>,
-    /// The TSIG record, when the query is otherwise sound.
+    /// The TSIG record, when every record could be read.
     pub signature: Option<Signature<'q>>,
+    /// The serial number of the zone that an IXFR client has, from the SOA record it sends (RFC 1995 §3).
+    pub client_serial: Option<u32>,
     /// The error that is the answer, if one is.
     pub fault: Option<Fault>,
 }
@@ -72,12 +80,14 @@ impl<'q> Query<'q> {
             return None;
         }
         let mut query = Query {
+            message,
             id,
             opcode: (flags >> 11) as u8 & 0xf,
             recursion_desired: flags & 0x0100 != 0,
             question: None,
             edns: None,
             signature: None,
+            client_serial: None,
             fault: None,
         };
         let read = query.read_sections(&mut reader, counts);
@@ -97,20 +107,25 @@ impl<'q> Query<'q> {
                 reader.question().ok_or(Fault::Format)?;
             }
         }
-        let mut broken = questions != 1;
+        let mut broken = questions > 1;
         for _ in 0..u32::from(answers) + u32::from(authorities) {
             let record = self.read_record(reader)?;
             broken |= matches!(record.rtype, TYPE_OPT | TYPE_TSIG);
+            if record.rtype == rtype::SOA {
+                self.client_serial = serial_of(record.rdata);
+            }
         }
         let (mut options, mut signature) = (None, None);
         for _ in 0..additionals {
             // RFC 8945 §5.1: TSIG is the last record.
             broken |= signature.is_some();
+            let start = reader.at;
             let record = self.read_record(reader)?;
             match record.rtype {
                 TYPE_OPT => broken |= record.owner != [0] || options.replace(record.rdata).is_some(),
                 TYPE_TSIG => {
-                    signature = Signature::parse(record.owner, record.rdata);
+                    signature = name_at(reader.message, start)
+                        .and_then(|key| Signature::parse(start, key, record.class, record.ttl, record.rdata));
                     broken |= signature.is_none();
                 }
                 // Whatever else is there says nothing about the question; so does SIG(0) (RFC 2931) by a
@@ -121,14 +136,17 @@ impl<'q> Query<'q> {
         if broken {
             return Err(Fault::Format);
         }
+        self.signature = signature;
         if let (Some(edns), Some(options)) = (&mut self.edns, options) {
             if edns.version > 0 {
                 return Err(Fault::Version);
             }
-            edns.client_subnet = edns::read_options(options).map_err(|edns::Malformed| Fault::Format)?;
+            *edns = edns.with_options(options).map_err(|Malformed| Fault::Format)?;
         }
-        self.signature = signature;
-        if signature.is_some() { Err(Fault::Signed) } else { Ok(()) }
+        if questions == 0 {
+            return Err(Fault::NoQuestion);
+        }
+        Ok(())
     }
 
     /// Reads one record; an OPT's fixed part is kept as soon as it is seen.
@@ -163,6 +181,38 @@ pub(super) fn name_len(octets: &[u8]) -> Option<usize> {
             _ => return None,
         }
     }
+}
+
+/// The name at an offset. Pointers are followed, each further back than the one before, so that this ends.
+fn name_at(message: &[u8], start: usize) -> Option<Name> {
+    let mut wire = Vec::with_capacity(32);
+    let (mut at, mut bound) = (start, start);
+    loop {
+        match *message.get(at)? {
+            0 => {
+                wire.push(0);
+                return Name::from_wire(&wire).ok();
+            }
+            len @ 1..=63 => {
+                wire.extend_from_slice(message.get(at..at + 1 + usize::from(len))?);
+                at += 1 + usize::from(len);
+            }
+            high @ 0xc0.. => {
+                let low = *message.get(at + 1)?;
+                at = usize::from(high & 0x3f) << 8 | usize::from(low);
+                (at < bound).then_some(())?;
+                bound = at;
+            }
+            _ => return None,
+        }
+        (wire.len() < MAX_NAME).then_some(())?;
+    }
+}
+
+/// SERIAL of a SOA record's data: the five numbers stand at its end, whether its names are compressed or not.
+fn serial_of(rdata: &[u8]) -> Option<u32> {
+    let numbers = rdata.last_chunk::<20>().filter(|_| rdata.len() >= 22)?;
+    numbers.first_chunk::<4>().copied().map(u32::from_be_bytes)
 }
 
 /// Reads forward through a message; every step ends with `None` at its end.

@@ -13,12 +13,13 @@ use foldhash::fast::FixedState;
 use router_common::decide::{Asked, Asker, Dependence, Outcome, dependence, distribution, place};
 use router_common::model::ProfileId;
 
+use super::account::Account;
 use super::answer::{self, Keep};
 use super::edns::Edns;
 use super::query::{Query, Question};
 use super::random::Random;
-use super::reply::Body;
-use super::{Client, Counts, Service, asker, limit, settle, take_down};
+use super::reply::{Body, Parts};
+use super::{Client, Counts, Service, Terms, asker, settle, take_down};
 
 /// Outcomes of a profile that are kept ready, at most.
 const MAX_OUTCOMES: usize = 64;
@@ -110,6 +111,11 @@ impl Ready {
         self.kept.before.clear();
     }
 
+    /// What is answered from.
+    pub(super) fn service(&self) -> &Service {
+        &self.service
+    }
+
     /// How many replies were ready so far.
     pub fn hits(&self) -> u64 {
         self.hits
@@ -131,7 +137,9 @@ impl Ready {
         out: &mut Vec<u8>,
     ) -> Option<Replied> {
         let query = take_down(query, counts)?;
-        let question = query.question.as_ref().filter(|it| it.qclass == CLASS_IN && is_plain(&query));
+        let terms = Terms::of(&self.service, &query, client);
+        let plain = terms.wrong.is_none() && is_plain(&query);
+        let question = query.question.as_ref().filter(|question| plain && question.qclass == CLASS_IN);
         // A number that was drawn for a reply that does not fit is the one that decides, all the same.
         let mut drawn = None;
         let mut known = false;
@@ -141,24 +149,23 @@ impl Ready {
                 Found::Nothing => {}
                 Found::Unsuitable => known = true,
                 Found::Reply(body, scope) => {
-                    let settings = &self.service.settings;
-                    let limit = limit(settings, &query, client);
-                    if body.write(&query, scope, limit, settings.edns_size, out) {
+                    if let Some(parts) = body.write(&query, scope, terms.limit, terms.ours, out) {
                         counts.add(body.counter);
                         self.hits += 1;
-                        return Some(Replied { truncated: false });
+                        let account = terms.account(body.account);
+                        return Some(Replied { truncated: false, account, parts });
                     }
                     known = true;
                 }
             }
         }
         let mut draw = || drawn.take().unwrap_or_else(&mut *random);
-        let reply = settle(&self.service, &query, client, &mut draw, counts);
+        let reply = settle(&self.service, &query, terms, client, &mut draw, counts);
         out.extend_from_slice(&reply.octets);
         if let Some(question) = question.filter(|_| !known) {
             self.keep(reply.keep, &query, question, client);
         }
-        Some(Replied { truncated: reply.truncated })
+        Some(Replied { truncated: reply.truncated, account: reply.account, parts: reply.parts })
     }
 
     /// Keeps what a question was answered with, as far as that holds for others.
@@ -295,15 +302,29 @@ enum Found<'r> {
 pub struct Replied {
     /// Whether TC is set.
     pub truncated: bool,
+    /// What the limit on replies counts it under.
+    pub(super) account: Account,
+    /// Where its parts stand.
+    pub(super) parts: Parts,
 }
 
 /// Whether nothing but the question decides what the reply says, besides the client. All fields are named,
 /// so that who adds one has to say what it does to this.
 fn is_plain(query: &Query<'_>) -> bool {
-    let Query { id: _, opcode: _, recursion_desired: _, question: _, edns, signature, fault } = query;
+    let Query { message: _, id: _, opcode: _, recursion_desired: _, question: _, edns, .. } = query;
+    // The serial number is that of an IXFR, whose answers are not kept. A signed reply is signed anew.
+    let Query { client_serial: _, signature, fault, .. } = query;
     let edns_is_plain = edns.as_ref().is_none_or(|edns| {
         // All of these are in OPT, which is written anew.
-        let Edns { udp_size: _, version: _, dnssec_ok: _, client_subnet: _ } = edns;
+        let Edns {
+            udp_size: _,
+            version: _,
+            dnssec_ok: _,
+            client_subnet: _,
+            cookie: _,
+            nsid: _,
+            keepalive: _,
+        } = edns;
         true
     });
     fault.is_none() && signature.is_none() && edns_is_plain

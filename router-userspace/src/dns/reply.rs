@@ -4,10 +4,10 @@
 use router_common::counter::Counter;
 use router_common::model::rtype;
 
+use super::account::Account;
 use super::answer::{Answer, Keep, Rcode, RecordSet};
-use super::edns::ReplyOpt;
-use super::query::{Query, name_len};
-use super::tsig::Signature;
+use super::edns::{Ours, ReplyOpt};
+use super::query::{Query, Question, name_len};
 
 /// Octets of a header.
 const HEADER: usize = 12;
@@ -27,24 +27,55 @@ pub(super) struct Reply {
     pub octets: Vec<u8>,
     /// Whether TC is set.
     pub truncated: bool,
+    /// What the limit on replies counts it under.
+    pub account: Account,
+    /// Where its parts stand.
+    pub parts: Parts,
     /// Whether the same question may be given the same records again.
     pub keep: Keep,
 }
 
-/// Writes the reply to a query. `limit` is the largest message; `udp_size` is told in OPT.
-pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_size: u16) -> Reply {
+/// What is left of a reply when it is truncated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Parts {
+    /// Octets of header and question.
+    question_end: u16,
+    /// Where OPT starts.
+    opt: u16,
+    /// Octets of OPT, 0 without one.
+    opt_len: u16,
+}
+
+impl Parts {
+    /// Leaves header, question and OPT of a reply, and sets TC (RFC 2181 §9, RFC 6891 §7).
+    /// The reply begins at `start` and is the last thing in there.
+    pub fn truncate(self, start: usize, octets: &mut Vec<u8>) {
+        let [end, opt, len] = [self.question_end, self.opt, self.opt_len].map(usize::from);
+        if octets.len() < start + opt + len || opt < end {
+            return;
+        }
+        octets.copy_within(start + opt..start + opt + len, start + end);
+        octets.truncate(start + end + len);
+        let header = octets.get_mut(start..).and_then(|reply| reply.first_chunk_mut::<12>());
+        if let Some([_, _, flags, _, _, _, counts @ ..]) = header {
+            *flags |= 0x02;
+            *counts = [0, 0, 0, 0, 0, u8::from(len > 0)];
+        }
+    }
+}
+
+/// Writes the reply to a query. `limit` is the largest message; `ours` goes into OPT.
+pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, ours: Ours<'_>) -> Reply {
     let opt = query.edns.as_ref().map(|edns| {
         let client_subnet = edns.client_subnet.map(|subnet| (subnet, answer.scope));
-        ReplyOpt { udp_size, rcode_high: answer.rcode.high(), dnssec_ok: edns.dnssec_ok, client_subnet }
-            .to_wire()
+        let (rcode_high, dnssec_ok) = (answer.rcode.high(), edns.dnssec_ok);
+        let question = query.question.as_ref().map_or(0, |question| question.octets.len());
+        let room = limit.saturating_sub(HEADER + question);
+        ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.to_wire(room)
     });
     let opt = opt.unwrap_or_default();
-    let mut writer = Writer { octets: Vec::with_capacity(limit.min(512)), targets: Vec::new() };
-    writer.octets.extend_from_slice(&[0; 12]);
-    if let Some(question) = &query.question {
-        writer.octets.extend_from_slice(question.octets);
-        writer.remember(12, question.name.as_wire());
-    }
+    let mut writer = Writer::new(query.question.as_ref(), limit.min(512), MAX_TARGETS);
+    writer.whole_target = answer.whole_target;
     let bare = writer.octets.len();
     let room = limit.saturating_sub(opt.len());
 
@@ -71,23 +102,17 @@ pub(super) fn write(query: &Query<'_>, answer: &Answer<'_>, limit: usize, udp_si
             counts[2] = more;
         }
     }
+    // A message has at most 65,535 octets.
+    let parts =
+        Parts { question_end: bare as u16, opt: writer.octets.len() as u16, opt_len: opt.len() as u16 };
     if !opt.is_empty() {
         writer.octets.extend_from_slice(&opt);
         counts[2] += 1;
     }
-    if let Some(signature) = query.signature.map(Signature::to_bad_key)
-        && writer.octets.len() + signature.len() <= limit
-    {
-        writer.octets.extend_from_slice(&signature);
-        counts[2] += 1;
-    }
 
     let flags = Flags { rcode: answer.rcode, authoritative: answer.authoritative, truncated };
-    let header = header(query, flags, counts);
-    for (to, from) in writer.octets.iter_mut().zip(header) {
-        *to = from;
-    }
-    Reply { octets: writer.octets, truncated, keep: answer.keep }
+    writer.header(header(query, flags, counts));
+    Reply { octets: writer.octets, truncated, account: answer.account, parts, keep: answer.keep }
 }
 
 /// What the header says of the answer.
@@ -124,6 +149,8 @@ pub(super) struct Body {
     authoritative: bool,
     /// How a reply is counted.
     pub counter: Counter,
+    /// What the limit on replies counts it under.
+    pub account: Account,
     /// Whether a client subnet is told a scope; else it is 0.
     scoped: bool,
 }
@@ -133,7 +160,7 @@ impl Body {
     pub fn of(query: &Query<'_>, answer: &Answer<'_>, scoped: bool) -> Option<Self> {
         let question = query.question.as_ref()?;
         let plain = Query { edns: None, signature: None, question: Some(question.clone()), ..*query };
-        let Reply { octets, truncated, .. } = write(&plain, answer, usize::from(u16::MAX), 0);
+        let Reply { octets, truncated, .. } = write(&plain, answer, usize::from(u16::MAX), Ours::default());
         let records = octets.get(HEADER + question.octets.len()..).filter(|_| !truncated)?;
         let count = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
         Some(Self {
@@ -142,6 +169,7 @@ impl Body {
             rcode: answer.rcode,
             authoritative: answer.authoritative,
             counter: answer.counter,
+            account: answer.account,
             scoped,
         })
     }
@@ -151,40 +179,40 @@ impl Body {
         size_of::<Self>() + self.octets.len()
     }
 
-    /// Puts the reply at the end of `out`, with this scope where it has one. Whether it fits into `limit`;
-    /// nothing is put there when it does not.
+    /// Puts the reply at the end of `out`, with this scope where it has one. Where its parts stand; `None`, and
+    /// nothing is put there, when it does not fit into `limit`.
     pub fn write(
         &self,
         query: &Query<'_>,
         scope: u8,
         limit: usize,
-        udp_size: u16,
+        ours: Ours<'_>,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let Some(question) = &query.question else { return false };
+    ) -> Option<Parts> {
+        let question = query.question.as_ref()?;
         let start = out.len();
         let mut counts = self.counts;
         counts[2] = counts[2].saturating_add(u16::from(query.edns.is_some()));
         let flags = Flags { rcode: self.rcode, authoritative: self.authoritative, truncated: false };
         out.extend_from_slice(&header(query, flags, counts));
         out.extend_from_slice(question.octets);
+        let question_end = out.len() - start;
         out.extend_from_slice(&self.octets);
+        let opt = out.len() - start;
         if let Some(edns) = &query.edns {
-            let client_subnet =
-                edns.client_subnet.map(|subnet| (subnet, if self.scoped { scope } else { 0 }));
-            let opt = ReplyOpt {
-                udp_size,
-                rcode_high: self.rcode.high(),
-                dnssec_ok: edns.dnssec_ok,
-                client_subnet,
-            };
-            opt.write(out);
+            let scope = if self.scoped { scope } else { 0 };
+            let client_subnet = edns.client_subnet.map(|subnet| (subnet, scope));
+            let (rcode_high, dnssec_ok) = (self.rcode.high(), edns.dnssec_ok);
+            let room = limit.saturating_sub(question_end);
+            ReplyOpt { ours, rcode_high, dnssec_ok, client_subnet }.write(room, out);
         }
-        let fits = out.len() - start <= limit;
-        if !fits {
+        let len = out.len() - start;
+        if len > limit {
             out.truncate(start);
+            return None;
         }
-        fits
+        // A message has at most 65,535 octets.
+        Some(Parts { question_end: question_end as u16, opt: opt as u16, opt_len: (len - opt) as u16 })
     }
 }
 
@@ -192,30 +220,64 @@ impl Body {
 struct TooBig;
 
 /// Writes names and records, and remembers where names stand.
-struct Writer {
-    octets: Vec<u8>,
+pub(super) struct Writer {
+    pub octets: Vec<u8>,
     /// Offsets of names, or of ends of names, that a pointer may point at.
     targets: Vec<u16>,
+    /// Whether the target of a CNAME is not compressed.
+    whole_target: bool,
+    /// How many of them are kept.
+    most: usize,
+    /// CLASS of every record.
+    class: u16,
 }
 
 impl Writer {
+    /// A message without records, its header to be filled in. Each name is compared with at most this many
+    /// names before it.
+    pub fn new(question: Option<&Question<'_>>, capacity: usize, targets: usize) -> Self {
+        // Records are of the class that was asked for.
+        let class = question.map_or(CLASS_IN, |question| question.qclass);
+        let mut writer = Self {
+            octets: Vec::with_capacity(capacity),
+            targets: Vec::new(),
+            most: targets,
+            class,
+            whole_target: false,
+        };
+        writer.octets.extend_from_slice(&[0; HEADER]);
+        if let Some(question) = question {
+            writer.octets.extend_from_slice(question.octets);
+            writer.remember(HEADER, question.name.as_wire());
+        }
+        writer
+    }
+
+    /// Writes records of a set from the `from`th on, as many as end within `room`; how many.
+    pub fn records(&mut self, set: &RecordSet<'_>, from: usize, room: usize) -> u16 {
+        let mut written = 0;
+        for rdata in set.rdata.get(from..).unwrap_or_default() {
+            let (before, known) = (self.octets.len(), self.targets.len());
+            if self.record(set, rdata).is_err() || self.octets.len() > room || written == u16::MAX {
+                self.octets.truncate(before);
+                self.targets.truncate(known);
+                break;
+            }
+            written += 1;
+        }
+        written
+    }
+
+    /// Fills in the header.
+    pub fn header(&mut self, header: [u8; HEADER]) {
+        for (to, from) in self.octets.iter_mut().zip(header) {
+            *to = from;
+        }
+    }
+
     fn record_set(&mut self, set: &RecordSet<'_>, room: usize, count: &mut u16) -> Result<(), TooBig> {
         for rdata in set.rdata.iter() {
-            let owner_at = self.octets.len();
-            self.name(set.owner.as_wire());
-            self.octets.extend_from_slice(&set.rtype.to_be_bytes());
-            self.octets.extend_from_slice(&CLASS_IN.to_be_bytes());
-            self.octets.extend_from_slice(&set.ttl.to_be_bytes());
-            let at = self.octets.len();
-            self.octets.extend_from_slice(&[0; 2]);
-            match set.rtype {
-                rtype::SOA => self.soa(set.owner.as_wire(), owner_at, rdata),
-                record_type => self.rdata(record_type, rdata),
-            }
-            let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
-            if let Some(field) = self.octets.get_mut(at..at + 2) {
-                field.copy_from_slice(&len.to_be_bytes());
-            }
+            self.record(set, rdata)?;
             *count = count.checked_add(1).ok_or(TooBig)?;
             if self.octets.len() > room {
                 return Err(TooBig);
@@ -224,9 +286,29 @@ impl Writer {
         Ok(())
     }
 
+    fn record(&mut self, set: &RecordSet<'_>, rdata: &[u8]) -> Result<(), TooBig> {
+        let owner_at = self.octets.len();
+        self.name(set.owner.as_wire());
+        self.octets.extend_from_slice(&set.rtype.to_be_bytes());
+        self.octets.extend_from_slice(&self.class.to_be_bytes());
+        self.octets.extend_from_slice(&set.ttl.to_be_bytes());
+        let at = self.octets.len();
+        self.octets.extend_from_slice(&[0; 2]);
+        match set.rtype {
+            rtype::SOA => self.soa(set.owner.as_wire(), owner_at, rdata),
+            record_type => self.rdata(record_type, rdata),
+        }
+        let len = u16::try_from(self.octets.len() - at - 2).map_err(|_| TooBig)?;
+        if let Some(field) = self.octets.get_mut(at..at + 2) {
+            field.copy_from_slice(&len.to_be_bytes());
+        }
+        Ok(())
+    }
+
     /// Record data; names in it are compressed only where every resolver knows the type (RFC 3597 §4).
     fn rdata(&mut self, record_type: u16, rdata: &[u8]) {
         let (fixed, names) = match record_type {
+            rtype::CNAME if self.whole_target => (rdata.len(), 0),
             rtype::NS | rtype::CNAME | TYPE_PTR => (0, 1),
             TYPE_MX => (2, 1),
             _ => (rdata.len(), 0),
@@ -292,7 +374,7 @@ impl Writer {
     fn remember(&mut self, start: usize, mut labels: &[u8]) {
         let mut at = start;
         while let Some((&len @ 1.., _)) = labels.split_first() {
-            if at > MAX_POINTER || self.targets.len() >= MAX_TARGETS {
+            if at > MAX_POINTER || self.targets.len() >= self.most {
                 return;
             }
             self.targets.push(at as u16);

@@ -11,7 +11,8 @@ use anyhow::Context;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{Counts, Service, tcp, udp};
+use super::limit::Limiter;
+use super::{Counts, Service, notify, tcp, transfer, udp};
 
 /// How often a free port is looked for when TCP and UDP must share one that the system chooses.
 const PORT_ATTEMPTS: usize = 16;
@@ -76,7 +77,8 @@ pub async fn serve(
 ) -> anyhow::Result<Server> {
     let (stop, stopped) = watch::channel(false);
     let (running, ended) = mpsc::channel(1);
-    let shared = Shared { services, counts, stopped };
+    let shared =
+        Shared { services, counts, limiter: Arc::default(), transfers: transfer::Places::default(), stopped };
     let mut bound = Vec::with_capacity(listen.len());
     for address in listen {
         bound.push(bind(address).with_context(|| format!("cannot serve DNS on {address}"))?);
@@ -102,6 +104,8 @@ pub async fn serve(
             thread::Builder::new().name("dns-udp".into()).spawn(serve).context("cannot start a thread")?;
         }
     }
+    let ours = server.addresses.iter().map(SocketAddr::ip).collect();
+    server.tasks.spawn(notify::run(shared, ours));
     Ok(server)
 }
 
@@ -110,6 +114,10 @@ pub async fn serve(
 pub(super) struct Shared {
     pub services: watch::Receiver<Arc<Service>>,
     pub counts: Arc<Counts>,
+    /// For UDP.
+    pub limiter: Arc<Limiter>,
+    /// Room for transfers.
+    pub transfers: transfer::Places,
     pub stopped: watch::Receiver<bool>,
 }
 

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::random::Random;
 use super::server::Shared;
-use super::{Client, Transport, respond, sockopt};
+use super::{Client, Transport, respond, sockopt, transfer};
 use crate::clock::unix_now;
 
 mod clients;
@@ -163,6 +163,10 @@ impl Conversation {
     async fn answer(&mut self, query: &[u8], random: &mut Random, out: &mut Vec<u8>) -> io::Result<()> {
         let service = self.shared.services.borrow().clone();
         let client = Client { source: self.ip, transport: Transport::Tcp, now: unix_now() };
+        let Shared { transfers, counts, .. } = &self.shared;
+        if let Some(transfer) = transfer::wanted(&service, query, &client, transfers, counts) {
+            return self.transfer(transfer, out).await;
+        }
         let Some(reply) = respond(&service, query, &client, &mut || random.next(), &self.shared.counts)
         else {
             return Ok(());
@@ -174,6 +178,20 @@ impl Conversation {
             // A client that does not read its replies is not read from either.
             self.flush(out).await?;
         }
+        Ok(())
+    }
+
+    /// Sends a zone, one message after the other, after what was gathered. Each message has the idle time to
+    /// be taken in.
+    async fn transfer(&mut self, transfer: transfer::Transfer, out: &mut Vec<u8>) -> io::Result<()> {
+        self.flush(out).await?;
+        let mut sending = transfer::Sending::new(transfer);
+        while let Some(framed) = sending.next().await? {
+            *out = framed;
+            self.flush(out).await?;
+        }
+        // It was a whole message.
+        *out = Vec::new();
         Ok(())
     }
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use router_common::counter::Counter;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::limit::Action;
 use super::random::Random;
-use super::ready::Ready;
+use super::ready::{Ready, Replied};
 use super::server::Shared;
 use super::{Client, Transport, sockopt};
 use crate::clock::unix_now;
@@ -61,7 +62,15 @@ pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize) {
             }
             let client = Client { source: source.ip(), transport: Transport::Udp, now };
             // Every reply over UDP, ready or not, comes by here before it is sent.
-            ready.respond(query, &client, &mut || random.next(), &shared.counts, out);
+            let start = out.len();
+            let replied = ready.respond(query, &client, &mut || random.next(), &shared.counts, out);
+            let Some(Replied { account, parts, .. }) = replied else { return };
+            let limit = ready.service().settings.rate_limit.as_ref();
+            match shared.limiter.judge(limit, &account, client.source, client.now, &shared.counts) {
+                Action::Send => {}
+                Action::Truncate => parts.truncate(start, out),
+                Action::Drop => out.truncate(start),
+            }
         });
         batch.send(socket, |error| log::debug!("cannot send a DNS reply: {error}"));
     }

@@ -151,6 +151,16 @@ fn includes_keep_the_origin() {
 }
 
 #[test]
+fn files_that_include_each_other_many_times_come_to_an_end() {
+    let names = ["z/1", "z/2", "z/3", "z/4", "z/5", "z/6", "z/7"];
+    let texts: Vec<String> = (2..=8).map(|next| format!("$INCLUDE {next}\n").repeat(10)).collect();
+    let mut files: Vec<(&str, &str)> = names.into_iter().zip(texts.iter().map(String::as_str)).collect();
+    files.push(("z/8", ""));
+    let found = read(&format!("{HEAD}$INCLUDE 1\n"), &files).unwrap_err();
+    assert!(found[0].ends_with(": more than 1000 files are included"), "{found:?}");
+}
+
+#[test]
 fn mistakes() {
     assert_eq!(
         refused(

@@ -43,6 +43,7 @@ const fn module(name: &'static str, package: &'static str) -> Program {
 /// All of them.
 pub const PROGRAMS: &[Program] = &[
     program("cc", "build-essential", true),
+    program("c++", "build-essential", false), // of libFuzzer
     program("ip", "iproute2", false),
     program("ethtool", "ethtool", false),
     program("dnsperf", "dnsperf", false),
@@ -53,6 +54,7 @@ pub const PROGRAMS: &[Program] = &[
     program("python3", "python3", false),
     module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
+    program("nsd", "nsd", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.

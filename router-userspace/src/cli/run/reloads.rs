@@ -1,12 +1,15 @@
 //! The queue of generations to be made: one at a time, beside the agent's loop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::changes::{Amended, Asked, amend};
 use crate::agent::Basis;
+use crate::audit::Who;
+use crate::clock::unix_now;
 use crate::control::{ReloadCounts, ReloadReport};
 use crate::feed::{Feed, FeedKind};
 use crate::reload::{self, Ready, Refreshed};
@@ -14,12 +17,20 @@ use crate::reload::{self, Ready, Refreshed};
 /// The way back to one who asked for a reload.
 pub(super) type Reply = oneshot::Sender<Result<ReloadReport, String>>;
 
+/// One who waits for a reload; a signal waits for no reply.
+struct Waiting {
+    who: Who,
+    reply: Option<Reply>,
+}
+
 /// What was made, and from what.
 pub(super) enum Made {
     /// From the configuration file and all its files.
     Configuration(Result<Ready, String>),
     /// From data files, with the configuration as it runs.
     Feeds(Refreshed),
+    /// From what runs, with other overrides.
+    Amended(Box<Amended>),
 }
 
 /// See the module.
@@ -28,12 +39,14 @@ pub(super) struct Reloads {
     /// What is being made.
     making: Option<JoinHandle<Made>>,
     /// Who waits for it.
-    asked: Vec<Reply>,
+    asked: Vec<Waiting>,
     /// Whether the configuration is wanted anew after that. What is being made may have read the file before
     /// it was last changed, so it does not do.
     wanted: bool,
     /// Who waits for that.
-    waiting: Vec<Reply>,
+    waiting: Vec<Waiting>,
+    /// Changes by operators, in the order in which they were asked for.
+    changes: VecDeque<Asked>,
     /// Data files that have changed.
     changed: BTreeSet<FeedKind>,
     /// What came of reloads so far.
@@ -44,9 +57,16 @@ pub(super) struct Reloads {
 
 impl Reloads {
     /// Wants the configuration loaded anew.
-    pub(super) fn want_configuration(&mut self, reply: Option<Reply>) {
+    pub(super) fn want_configuration(&mut self, who: Who, reply: Option<Reply>) {
         self.wanted = true;
-        self.waiting.extend(reply);
+        self.waiting.push(Waiting { who, reply });
+    }
+
+    /// Wants other overrides. Those whose time is over need taking away once.
+    pub(super) fn want_change(&mut self, asked: Asked) {
+        if asked.change.is_some() || self.changes.iter().all(|waiting| waiting.change.is_some()) {
+            self.changes.push_back(asked);
+        }
     }
 
     /// Wants these data files loaded anew.
@@ -61,7 +81,7 @@ impl Reloads {
 
     /// Whether something is being made or wanted.
     pub(super) fn is_busy(&self) -> bool {
-        self.making.is_some() || self.wanted
+        self.making.is_some() || self.wanted || !self.changes.is_empty()
     }
 
     /// Starts what is wanted, when nothing is being made.
@@ -74,7 +94,13 @@ impl Reloads {
         if self.making.is_some() {
             return;
         }
-        if std::mem::take(&mut self.wanted) {
+        if let Some(asked) = self.changes.pop_front() {
+            // First, since somebody is waiting and little is to be read.
+            let basis = basis();
+            self.making = Some(tokio::task::spawn_blocking(move || {
+                Made::Amended(Box::new(amend(asked, &basis, unix_now())))
+            }));
+        } else if std::mem::take(&mut self.wanted) {
             self.asked = std::mem::take(&mut self.waiting);
             let (path, basis): (PathBuf, Basis) = (path.to_path_buf(), basis());
             self.making = Some(tokio::task::spawn_blocking(move || {
@@ -98,11 +124,15 @@ impl Reloads {
         })
     }
 
-    /// Tells those who waited for what was made.
-    pub(super) fn tell(&mut self, result: &Result<ReloadReport, String>) {
-        for reply in self.asked.drain(..) {
-            // The one who asked may be gone.
-            let _ = reply.send(result.clone());
-        }
+    /// Tells those who waited for what was made, and says who they are.
+    pub(super) fn tell(&mut self, result: &Result<ReloadReport, String>) -> Vec<Who> {
+        let tell = |waiting: Waiting| {
+            if let Some(reply) = waiting.reply {
+                // The one who asked may be gone.
+                let _ = reply.send(result.clone());
+            }
+            waiting.who
+        };
+        self.asked.drain(..).map(tell).collect()
     }
 }

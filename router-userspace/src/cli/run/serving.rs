@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use super::feeds::Feeds;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
-use super::{LEASE, status};
+use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
+use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{ReloadReport, Request};
+use crate::control::{OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
@@ -34,6 +35,8 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
+    /// Not before this is it tried again to end overrides.
+    pub(super) ends_again: Option<Instant>,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,
@@ -82,13 +85,18 @@ impl Serving {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
-            Request::Reload(reply) => self.reload(Some(reply)),
+            Request::Reload(who, reply) => self.reload(who, Some(reply)),
+            Request::Overrides(reply) => {
+                let overrides = changes::report(&self.agent, unix_now());
+                drop(reply.send(OverridesReport { overrides }));
+            }
+            Request::Change(who, change, reply) => self.change(who, change, reply),
         }
     }
 
     /// The configuration is wanted anew.
-    pub(super) fn reload(&mut self, reply: Option<Reply>) {
-        self.reloads.want_configuration(reply);
+    pub(super) fn reload(&mut self, who: Who, reply: Option<Reply>) {
+        self.reloads.want_configuration(who, reply);
         self.make_next();
     }
 
@@ -105,6 +113,7 @@ impl Serving {
     pub(super) fn made(&mut self, made: Made) -> anyhow::Result<()> {
         match made {
             Made::Configuration(made) => self.configuration_made(made)?,
+            Made::Amended(amended) => self.amended(*amended)?,
             Made::Feeds(refreshed) => {
                 for broken in refreshed.broken {
                     self.reloads.counts.data_failed += 1;
@@ -149,7 +158,21 @@ impl Serving {
                 log::error!("reload refused, what runs goes on:\n{why}");
             }
         }
-        self.reloads.tell(&result);
+        let asked = self.reloads.tell(&result);
+        if let Ok(report) = &result {
+            for who in asked {
+                self.note(Entry {
+                    at: audit::written(unix_now()),
+                    who,
+                    what: "reload",
+                    asked: self.config.display().to_string(),
+                    changed: Vec::new(),
+                    until: None,
+                    reason: None,
+                    generation: report.generation,
+                });
+            }
+        }
         Ok(())
     }
 
@@ -181,7 +204,7 @@ impl Serving {
 
     /// Fast path first, then userspace: afterwards both answer from the draft. The inner error says why the
     /// serving generation stays; the outer one is what the agent cannot go on with.
-    fn put_into_service(&mut self, mut draft: Draft) -> anyhow::Result<Result<(), String>> {
+    pub(super) fn put_into_service(&mut self, mut draft: Draft) -> anyhow::Result<Result<(), String>> {
         tokio::task::block_in_place(|| {
             if let Err(error) = self.agent.align(&mut draft) {
                 return Ok(Err(error.to_string()));

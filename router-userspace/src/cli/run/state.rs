@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use router_common::compile::CompileError;
+use anyhow::Context;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::clock::unix_now;
 use crate::config::Config;
+use crate::overrides::kept;
 use crate::probe::Kept;
 use crate::state::{self, Saved};
 
@@ -21,14 +22,25 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// Makes the agent with what was kept of health. A file that cannot be used is told of, and left alone until
 /// it is replaced.
-pub(super) fn resume(config: Config) -> Result<Agent, CompileError> {
+///
+/// # Errors
+/// When the overrides cannot be read: what an operator took out of service must not come back unasked. When they
+/// and the configuration do not make an agent.
+pub(super) fn resume(config: Config) -> anyhow::Result<Agent> {
+    let path = kept::path(&config.server.state_dir);
+    let overrides = kept::read(&path).with_context(|| {
+        format!("{} is not what was written there (remove it to run without overrides)", path.display())
+    })?;
+    for held in overrides.list() {
+        log::info!("override from before: {} {}, by {}", held.target, held.setting, held.by);
+    }
     let path = state::path(&config.server.state_dir);
     let saved = state::read(&path).unwrap_or_else(|error| {
         log::warn!("{}: {error}; every endpoint is checked anew", path.display());
         Saved::default()
     });
     let kept = saved.endpoints().len();
-    let (agent, taken) = Agent::resume(config, &saved, unix_now())?;
+    let (agent, taken) = Agent::resume(config, overrides, &saved, unix_now())?;
     if kept > 0 {
         log::info!("health of {taken} endpoints taken up from {} ({kept} in it)", path.display());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use router_common::counter::Counter;
 
+use super::changes;
 use super::serving::Serving;
 use crate::clock::unix_now;
 use crate::control::{InterfaceReport, ProbesReport, StatusReport};
@@ -48,6 +49,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .unwrap_or_default(),
         counters,
         probes: probes(&engine.stats()),
+        overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {
             engine.next_probe(target).map(|next| match next {
                 NextProbe::Now => Duration::ZERO,

@@ -45,7 +45,8 @@ fn mistakes_of_included_files_name_the_right_file() {
             ("p/b.toml", "[[profile]]\nname = \"b\"\nmethod = \"best\"\n"),
             (
                 "p/a.toml",
-                "[server]\nlisten = [\"192.0.2.1:53\"]\n[[zone]]\nname = \"a.example\"\nfile = \"a.zone\"\n",
+                "[server]\nlisten = [\"192.0.2.1:53\"]\n[cookies]\n[rate_limit]\n[[zone]]\nname = \"a.example\"\n\
+                 file = \"a.zone\"\n",
             ),
             ("p/a.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2\n"),
         ],
@@ -57,6 +58,8 @@ fn mistakes_of_included_files_name_the_right_file() {
             "c.toml:1:37: include: \"p*/x\": \"*\" and \"?\" are allowed in the last part only",
             "c.toml:3:10: listen: no address to listen on",
             "p/a.toml:1:2: server is allowed in the main file only",
+            "p/a.toml:3:2: cookies is allowed in the main file only",
+            "p/a.toml:4:2: rate_limit is allowed in the main file only",
             "p/a.zone:4:6: \"192.0.2\" is not an IPv4 address",
             "p/b.toml:3:10: method: found \"best\"; allowed are \"priority\", \"weighted\", \"performance\", \
              \"geographic\", \"multivalue\", \"subnet\"",
@@ -78,6 +81,45 @@ fn named_files_that_are_missing_or_wrong() {
             "c.toml:5:9: table: cannot read none.csv: no such file",
             "geo.csv:1:12: \"Mars\" is not a geographic code; allowed are WORLD, a grouping (GEO-EU), a country \
              (IE) or a state (US-CA), in capitals",
+        ]
+    );
+}
+
+#[test]
+fn secrets_that_are_none_are_told_and_not_shown() {
+    let with = |file: &str| {
+        let text = "[cookies]\nenabled = true\nsecret_file = \"cookies.secret\"\n";
+        refused_with(text, &[("cookies.secret", file)])
+    };
+    let (a, b, c, d) = ("a".repeat(32), "B".repeat(32), "0".repeat(32), "9".repeat(32));
+    assert_eq!(with(&format!("# new\n\n{a}\r\n  {b} \n{c}")), ["accepted"]);
+    assert_eq!(
+        with(" \n# none\n"),
+        ["cookies.secret: no secret in it; a line of 32 hexadecimal digits is wanted"]
+    );
+    assert_eq!(
+        with(&format!("{}\n{}\n{a}\n{b}\nsecret = {c}\n{}", &a[1..], "g".repeat(32), a.to_uppercase())),
+        [
+            "cookies.secret:1: a secret is 32 hexadecimal digits; this line has 31 octets",
+            "cookies.secret:2: a secret is 32 hexadecimal digits; this line has 32 octets that are not all digits",
+            "cookies.secret:5: a secret is 32 hexadecimal digits; this line has 41 octets",
+            "cookies.secret:6: this secret stands in the file already",
+        ]
+    );
+    assert_eq!(with(&[&*a, &b, &c, &d].join("\n")), ["cookies.secret:4: one secret too many; allowed are 3"]);
+}
+
+#[test]
+fn what_identifies_a_server_has_at_most_255_octets() {
+    let with = |nsid: &str| {
+        refused(&format!("[server]\nlisten = [\"192.0.2.1:53\"]\nnsid = \"{nsid}\"\nversion = \"{nsid}\"\n"))
+    };
+    assert_eq!(with(&"x".repeat(255)), ["accepted"]);
+    assert_eq!(
+        with(&"x".repeat(256)),
+        [
+            "c.toml:3:8: nsid: found 256 octets; allowed are 1 to 255",
+            "c.toml:4:11: version: found 256 octets; allowed are 1 to 255",
         ]
     );
 }

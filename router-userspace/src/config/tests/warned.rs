@@ -40,6 +40,26 @@ fn server() {
 }
 
 #[test]
+fn cookies_that_are_off_and_limits_that_do_not_hold() {
+    assert_eq!(
+        warned("[cookies]\nrequire = true\n"),
+        ["c.toml:1:1: [cookies] without enabled = true: cookies are off"]
+    );
+    assert!(warned("[cookies]\nenabled = false\n").is_empty());
+    let limited = |interfaces: &str| {
+        warned(&format!(
+            "[server]\nlisten = [\"192.0.2.1:53\"]\ninterfaces = [{interfaces}]\n[rate_limit]\nresponses_per_second = 5\n"
+        ))
+    };
+    assert_eq!(
+        limited("\"eth0\""),
+        ["c.toml:4:1: [rate_limit]: the fast path has no limit; only what the userspace server answers is \
+             limited"]
+    );
+    assert!(limited("").is_empty());
+}
+
+#[test]
 fn geographic_profiles_that_end_in_nodata() {
     let config = bound(
         "geographic",
@@ -211,4 +231,65 @@ fn sources_that_nobody_asks() {
         ["c.toml:1:1: no profile looks at geography: [geo] is not used"]
     );
     assert_eq!(warned("include = [\"p/*.toml\"]\n"), ["c.toml:1:1: include: \"p/*.toml\" matches no file"]);
+}
+
+#[test]
+fn keys_and_secondaries() {
+    let zone = with_zone("transfer = [\"0.0.0.0/0\", \"::/0\", { address = \"0.0.0.0/0\", key = \"k\" }]\n");
+    let keys = "[[key]]\nname = \"k\"\nalgorithm = \"hmac-sha1\"\nsecret = \"c2hvcnQ=\"\n";
+    assert_eq!(
+        warned(&(zone + keys)),
+        [
+            "c.toml:5:13: transfer: 0.0.0.0/0 without a key lets everybody fetch the zone",
+            "c.toml:5:26: transfer: ::/0 without a key lets everybody fetch the zone",
+            "c.toml:8:13: algorithm: \"hmac-sha1\" is for old peers only (RFC 8945 §6)",
+            "c.toml:9:10: secret: 5 octets can be guessed; take 16 or more",
+        ]
+    );
+}
+
+#[test]
+fn secrets_that_every_user_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let secret = "c2VjcmV0IHNlY3JldCBzZWNyZXQ=";
+    let write = |name: &str, text: &str, mode: u32| {
+        std::fs::write(at(name), text).unwrap();
+        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let inline = format!("[[key]]\nname = \"a\"\nsecret = \"{secret}\"\n");
+    let named = "[[key]]\nname = \"b\"\nsecret_file = \"b.secret\"\n";
+    let warnings = || -> Vec<String> {
+        let config = load(at("c.toml")).unwrap_or_else(|errors| panic!("{errors}"));
+        config.warnings.iter().map(Fault::to_string).collect()
+    };
+    write("b.secret", secret, 0o640);
+    write("c.toml", &(inline.clone() + named), 0o640);
+    assert_eq!(warnings(), Vec::<String>::new());
+    write("b.secret", secret, 0o644);
+    write("c.toml", &(inline + named), 0o604);
+    let path = at("c.toml");
+    let path = path.display();
+    assert_eq!(
+        warnings(),
+        [
+            format!("{path}:3:10: secret: {path} is open to every user (mode 0604); chmod 640 it"),
+            format!(
+                "{path}:6:15: secret_file: {} is open to every user (mode 0644); chmod 640 it",
+                at("b.secret").display()
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_secret_is_not_shown_by_a_mistake_of_syntax() {
+    for text in
+        ["[[key]]\nname = \"a\"\nsecret = c2VjcmV0\n", "key = [{ name = \"a\", secret = \"c2VjcmV0 }]\n"]
+    {
+        let said = refused(text).join("\n");
+        assert!(said.starts_with("c.toml:") && !said.contains("c2VjcmV0"), "{said}");
+    }
 }

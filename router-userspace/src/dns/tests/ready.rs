@@ -3,7 +3,8 @@
 use router_common::model::Method;
 
 use super::*;
-use crate::dns::Ready;
+use crate::dns::{Ready, reply_to};
+use crate::settings::{Cookies, Secret};
 
 /// Plenty of memory.
 const ROOM: usize = 8 << 20;
@@ -13,12 +14,15 @@ const ROOM: usize = 8 << 20;
 fn same(ready: &mut Ready, service: &Service, query: &[u8], random: u64) {
     let (counts, ready_counts) = (Counts::default(), Counts::default());
     let client = from(CLIENT, Transport::Udp);
-    let expected = respond(service, query, &client, &mut || random, &counts);
+    let expected = reply_to(service, query, &client, &mut || random, &counts);
     let mut out = vec![0xee; 3];
     let replied = ready.respond(query, &client, &mut || random, &ready_counts, &mut out);
     assert_eq!(out[..3], [0xee; 3]);
-    assert_eq!(hex(&out[3..]), hex(expected.as_deref().unwrap_or_default()), "query {}", hex(query));
-    assert_eq!(replied.map(|it| it.truncated), expected.map(|reply| reply[2] & 2 != 0));
+    let octets = expected.as_ref().map(|reply| hex(&reply.octets));
+    assert_eq!(hex(&out[3..]), octets.unwrap_or_default(), "query {}", hex(query));
+    // What the limit on replies goes by is alike as well.
+    let expected = expected.map(|reply| (reply.truncated, reply.account, reply.parts));
+    assert_eq!(replied.map(|it| (it.truncated, it.account, it.parts)), expected, "query {}", hex(query));
     for &counter in Counter::ALL {
         assert_eq!(counts.get(counter), ready_counts.get(counter), "{} for {}", counter.name(), hex(query));
     }
@@ -76,6 +80,40 @@ fn every_name_and_type_is_answered_alike_the_second_time() {
         }
     }
     assert!(ready.hits() > 1000, "{}", ready.hits());
+}
+
+#[test]
+fn cookies_and_identifiers_are_those_of_the_query() {
+    for require in [false, true] {
+        let cookies = Some(Cookies { secrets: vec![Secret([1; 16])], require });
+        let settings = Dns { cookies, nsid: Some(vec![7; 200]), ..Dns::default() };
+        let service = Arc::new(configured(service(), settings));
+        let mut ready = Ready::new(service.clone(), ROOM);
+        let learned = ask(&service, &with_opt(WWW, A, 1232, &option(10, b"ABCDEFGH"))).unwrap();
+        let cookie = option(10, &learned[learned.len() - 24..]);
+        let mut forged = cookie.clone();
+        forged[25] ^= 1;
+        for round in 0..3 {
+            for name in [WWW, "deleg.example.test", "nosuch.example.test", "x.wild.example.test"] {
+                for size in [512, 1232] {
+                    let subnet = ecs(1, 24, 0, &[203, 0, 113]);
+                    for options in [
+                        cookie.clone(),
+                        forged.clone(),
+                        option(10, b"ABCDEFGH"),
+                        option(10, b"short"),
+                        option(3, &[]),
+                        [option(3, &[]), cookie.clone(), subnet.clone()].concat(),
+                        [option(11, &[]), cookie.clone()].concat(),
+                        subnet,
+                    ] {
+                        same(&mut ready, &service, &with_opt(name, A, size, &options), round);
+                    }
+                }
+            }
+        }
+        assert!(ready.hits() > 20, "{}", ready.hits());
+    }
 }
 
 #[test]

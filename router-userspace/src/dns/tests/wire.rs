@@ -5,8 +5,15 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
+use crate::settings::{Cookies, Secret};
 
 static SERVICE: LazyLock<Service> = LazyLock::new(profiles::service);
+/// The same with every option and name that can be configured.
+static FULL: LazyLock<Service> = LazyLock::new(|| {
+    let cookies = Some(Cookies { secrets: vec![Secret([7; 16])], require: true });
+    let (version, id, nsid) = (Some("v".repeat(255)), Some("i".into()), Some(vec![7; 255]));
+    configured(profiles::service(), Dns { cookies, version, id, nsid, ..Dns::default() })
+});
 
 /// An OPT record found in a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -77,6 +84,19 @@ pub fn scan(message: &[u8]) -> Option<Scan<'_>> {
     Some(found)
 }
 
+/// Code and payload of each option, as far as they can be read.
+fn options(mut octets: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut found = Vec::new();
+    while let Some(([a, b, c, d], rest)) = octets.split_first_chunk::<4>() {
+        let Some((payload, rest)) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d]))) else {
+            break;
+        };
+        found.push((u16::from_be_bytes([*a, *b]), payload));
+        octets = rest;
+    }
+    found
+}
+
 /// Panics when a reply breaks a rule that holds for all of them.
 #[track_caller]
 pub fn check_reply(service: &Service, query: &[u8], reply: &[u8], transport: Transport) {
@@ -106,14 +126,28 @@ pub fn check_reply(service: &Service, query: &[u8], reply: &[u8], transport: Tra
     }
     if let Some(opt) = scanned.opt {
         assert_eq!(opt.size, service.settings.edns_size);
-        if !opt.options.is_empty() {
-            // The one option that is ever sent: the client subnet, as it came, its scope aside.
-            let head = &opt.options[..7];
-            let asked = asked.opt.unwrap().options;
-            let sent = asked
-                .windows(opt.options.len())
-                .any(|window| window[..7] == *head && window[7] == 0 && window[8..] == opt.options[8..]);
-            assert!(sent && head[..2] == [0, 8], "ECS is echoed: {}", context());
+        let asked = options(asked.opt.unwrap().options);
+        let first = |code| asked.iter().find(|option| option.0 == code).map(|option| option.1);
+        let mut seen = Vec::new();
+        for (code, payload) in options(opt.options) {
+            assert!(!seen.contains(&code), "each option once: {}", context());
+            seen.push(code);
+            let right = match code {
+                // As it came, its scope aside.
+                8 => asked.iter().any(|(code, sent)| {
+                    *code == 8
+                        && sent.len() == payload.len()
+                        && (sent[..3] == payload[..3] && sent[3] == 0 && sent[4..] == payload[4..])
+                }),
+                10 => {
+                    let sent = first(10).is_some_and(|sent| sent.starts_with(&payload[..8]));
+                    payload.len() == 24 && sent && service.settings.cookies.is_some()
+                }
+                3 => first(3).is_some() && service.settings.nsid.as_deref() == Some(payload),
+                11 => first(11).is_some() && payload.len() == 2 && transport == Transport::Tcp,
+                _ => false,
+            };
+            assert!(right, "option {code}: {}", context());
         }
         if opt.options.starts_with(&[0, 8, 0, 4, 0, 0]) {
             return; // hickory-proto knows no family 0.
@@ -142,6 +176,8 @@ fn queries() -> impl Strategy<Value = Vec<u8>> {
             "alias.profile.test",
             "example.org",
             "",
+            "version.bind",
+            "hostname.bind",
         ])
         .prop_map(wire),
         prop::collection::vec("[a-zA-Z0-9*_-]{1,12}", 0..6)
@@ -161,12 +197,21 @@ fn queries() -> impl Strategy<Value = Vec<u8>> {
             }),
             (any::<u16>(), prop::collection::vec(any::<u8>(), 0..20))
                 .prop_map(|(code, payload)| option(code, &payload)),
+            (
+                prop::sample::select(vec![3, 10, 11, 12]),
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..50),
+                    prop::collection::vec(any::<u8>(), 8),
+                    Just(Vec::new())
+                ]
+            )
+                .prop_map(|(code, payload)| option(code, &payload)),
         ],
         0..3,
     )
     .prop_map(|options| options.concat());
     let opts = prop::option::of((any::<u16>(), prop_oneof![4 => Just(0u32), 1 => any::<u32>()], options));
-    let class = prop_oneof![9 => Just(1u16), 1 => any::<u16>()];
+    let class = prop_oneof![8 => Just(1u16), 1 => Just(3), 1 => any::<u16>()];
     let extra = (prop::sample::select(vec![A, 24, 41, 250]), prop::collection::vec(any::<u8>(), 0..8));
     let extras = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(extra, 0..3)];
     (any::<u16>(), any::<u16>(), names, types, class, opts, extras).prop_map(
@@ -241,18 +286,23 @@ proptest! {
 
     #[test]
     fn any_octets(message in prop::collection::vec(any::<u8>(), 0..300), tcp: bool) {
-        ask_over(&SERVICE, &message, if tcp { Transport::Tcp } else { Transport::Udp });
+        let transport = if tcp { Transport::Tcp } else { Transport::Udp };
+        ask_over(&SERVICE, &message, transport);
+        ask_over(&FULL, &message, transport);
     }
 
     #[test]
     fn well_formed_queries_are_always_answered(query in queries(), tcp: bool) {
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
         prop_assert!(ask_over(&SERVICE, &query, transport).is_some());
+        prop_assert!(ask_over(&FULL, &query, transport).is_some());
     }
 
     #[test]
     fn mutated_queries(query in queries(), changes in mutations(), tcp: bool) {
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
-        ask_over(&SERVICE, &mutate(query, changes), transport);
+        let query = mutate(query, changes);
+        ask_over(&SERVICE, &query, transport);
+        ask_over(&FULL, &query, transport);
     }
 }

@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| router_tests::fuzz::client_subnet(octets));

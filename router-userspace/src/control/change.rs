@@ -1,0 +1,162 @@
+//! Changes by an operator over the control socket: overrides, and the configuration anew.
+
+use std::fmt;
+
+use axum::extract::{ConnectInfo, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::peer::{Peer, admit};
+use super::report::ago;
+use super::{Refusal, ReloadReport, Request, Requests, ask};
+use crate::overrides::{Changed, Override, Wanted};
+
+/// What is asked of the overrides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// These as well.
+    Add(Wanted),
+    /// Not those whose target fits one of these patterns.
+    Clear(Vec<String>),
+}
+
+/// Body of `POST /v1/overrides/clear`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clear {
+    /// Patterns as in [`Wanted`].
+    pub targets: Vec<String>,
+}
+
+/// What a change did, once the fast path shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChangeReport {
+    /// Serial number of the generation that shows it.
+    pub generation: u64,
+    /// Settings that are others now.
+    pub changed: Vec<Changed>,
+    /// Overrides in force now.
+    pub overrides: usize,
+    /// What it took.
+    pub milliseconds: u64,
+}
+
+impl fmt::Display for ChangeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for changed in &self.changed {
+            writeln!(f, "{}: {} -> {}", changed.target, changed.before, changed.after)?;
+        }
+        if self.changed.is_empty() {
+            writeln!(f, "it was so already; the override holds over reloads")?;
+        }
+        writeln!(f, "generation {} serves it, after {} ms", self.generation, self.milliseconds)
+    }
+}
+
+/// One override as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OverrideReport {
+    /// The override.
+    #[serde(flatten)]
+    pub held: Override,
+    /// Seconds since it was made.
+    pub age_seconds: u64,
+    /// Seconds until it ends by itself.
+    pub left_seconds: Option<u64>,
+    /// Whether it has nothing to work on: the configuration does not have its target.
+    pub rests: bool,
+}
+
+impl fmt::Display for OverrideReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}, by {} {} ago",
+            self.held.target,
+            self.held.setting,
+            self.held.by,
+            ago(self.age_seconds)
+        )?;
+        if let Some(left) = self.left_seconds {
+            write!(f, ", ends in {}", ago(left))?;
+        }
+        if let Some(reason) = &self.held.reason {
+            write!(f, " ({reason})")?;
+        }
+        if self.rests {
+            f.write_str("; rests, the configuration has nothing by that name or it has no such setting")?;
+        }
+        Ok(())
+    }
+}
+
+/// `GET /v1/overrides`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OverridesReport {
+    /// Oldest first.
+    pub overrides: Vec<OverrideReport>,
+}
+
+impl fmt::Display for OverridesReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.overrides.is_empty() {
+            return writeln!(f, "no overrides: everything is as the configuration says");
+        }
+        self.overrides.iter().try_for_each(|report| writeln!(f, "{report}"))
+    }
+}
+
+/// What those who may change something find on the socket.
+pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
+    Router::new()
+        .route("/v1/reload", post(reload))
+        .route("/v1/overrides", post(add))
+        .route("/v1/overrides/clear", post(clear))
+        .route_layer(axum::middleware::from_fn_with_state(admin_group, admit))
+        .with_state(requests)
+}
+
+/// What everybody finds who may connect.
+pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
+    Router::new().route("/v1/overrides", get(list)).with_state(requests)
+}
+
+async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
+    ask(&requests, Request::Overrides).await.map(Json)
+}
+
+async fn reload(
+    State(requests): Requests,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+) -> Result<Json<ReloadReport>, Refusal> {
+    let reloaded = ask(&requests, |reply| Request::Reload(peer.who(), reply)).await?;
+    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
+}
+
+async fn add(
+    State(requests): Requests,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(wanted): Json<Wanted>,
+) -> Result<Json<ChangeReport>, Refusal> {
+    change(&requests, &peer, Change::Add(wanted)).await
+}
+
+async fn clear(
+    State(requests): Requests,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(Clear { targets }): Json<Clear>,
+) -> Result<Json<ChangeReport>, Refusal> {
+    change(&requests, &peer, Change::Clear(targets)).await
+}
+
+async fn change(
+    requests: &mpsc::Sender<Request>,
+    peer: &Peer,
+    change: Change,
+) -> Result<Json<ChangeReport>, Refusal> {
+    let changed = ask(requests, |reply| Request::Change(peer.who(), change, reply)).await?;
+    changed.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
+}
