@@ -14,7 +14,7 @@ mod zonefile;
 pub use client_subnet::client_subnet;
 pub use config::config;
 pub use message::message;
-pub use service::{SERVICE, frontage, snapshot};
+pub use service::{FULL_SERVICE, SERVICE, frontage};
 pub use tables::{database, tables};
 pub use zonefile::zonefile;
 

@@ -24,7 +24,7 @@ static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
         tried += 1;
         [tried, !tried]
     };
-    compile(&SERVICE.snapshot, &frontage(), seeds, 1).expect("it compiles")
+    compile(&SERVICE.snapshot, &frontage(&SERVICE), seeds, 1).expect("it compiles")
 });
 
 /// Names that look at the client, that do not, and that have nothing to say.

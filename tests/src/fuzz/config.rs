@@ -3,7 +3,7 @@
 use router_common::compile::compile;
 use router_userspace::config::{Config, parse};
 
-use super::{frontage, parts};
+use super::{SERVICE, frontage, parts};
 use crate::subject;
 
 /// Where its lines are said to stand.
@@ -51,5 +51,5 @@ fn compiles(config: &Config) {
         [tried, !tried]
     };
     // That it is too large for the tables is a mistake that is told; a panic is not.
-    let _ = compile(&snapshot, &frontage(), seeds, 1);
+    let _ = compile(&snapshot, &frontage(&SERVICE), seeds, 1);
 }
