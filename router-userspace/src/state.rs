@@ -202,11 +202,20 @@ pub fn read(path: &Path) -> io::Result<Saved> {
 /// # Errors
 /// Why it stays as it was.
 pub fn write(path: &Path, saved: &Saved) -> io::Result<()> {
+    replace(path, saved)
+}
+
+/// Replaces a file of the state directory by a value as JSON, as a whole; its folder is made when it is missing.
+///
+/// # Errors
+/// Why it stays as it was.
+pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".health").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".state").tempfile_in(folder)?;
     let mut writer = io::BufWriter::new(file.as_file_mut());
-    serde_json::to_writer(&mut writer, saved)?;
+    serde_json::to_writer(&mut writer, value)?;
+    writer.write_all(b"\n")?;
     writer.flush()?;
     drop(writer);
     // Without it a power cut can leave an empty file under the new name.

@@ -17,8 +17,8 @@ const AGE: Duration = Duration::from_secs(600);
 const INTERVALS: u32 = 10;
 
 impl Agent {
-    /// As [`Agent::with_overrides`], with the health that was kept: the first tables know it, and it holds until the
-    /// first new samples. Left out is what is too old, of another target or expected status, or broken.
+    /// As [`Agent::with_overrides`], with the health that was kept: the first tables know it, and it holds
+    /// until the first new samples. Left out is what is too old, of another target or expected status, or broken.
     /// Also returns how many endpoints took it up. `now` is the time since the epoch.
     ///
     /// # Errors

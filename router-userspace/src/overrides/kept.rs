@@ -1,11 +1,12 @@
 //! Overrides on disk: one JSON file in `state_dir`, replaced as a whole.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Override, Overrides};
+use crate::state;
 
 /// Name of the file in `state_dir`.
 pub const FILE: &str = "overrides.json";
@@ -49,15 +50,5 @@ pub fn read(path: &Path) -> io::Result<Overrides> {
 /// # Errors
 /// Why it stays as it was.
 pub fn write(path: &Path, overrides: &Overrides) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".overrides").tempfile_in(folder)?;
-    let saved = Saved { version: VERSION, overrides: overrides.0.clone() };
-    let mut text = serde_json::to_vec_pretty(&saved)?;
-    text.push(b'\n');
-    file.write_all(&text)?;
-    // Without it a power cut can leave an empty file under the new name.
-    file.as_file().sync_data()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    state::replace(path, &Saved { version: VERSION, overrides: overrides.0.clone() })
 }
