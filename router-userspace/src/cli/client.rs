@@ -115,13 +115,8 @@ impl Connection {
                 let text = response.text().await.unwrap_or_else(|_| status.to_string());
                 return Err(refused(status, &text).into());
             }
-            response.json().await.map_err(|error| {
-                if error.is_decode() {
-                    return anyhow::Error::new(error)
-                        .context("the agent's reply is not what this version expects");
-                }
-                self.unsent(error, timeout)
-            })
+            let octets = response.bytes().await.map_err(|error| self.unsent(error, timeout))?;
+            serde_json::from_slice(&octets).context("the agent's reply is not what this version expects")
         })
     }
 

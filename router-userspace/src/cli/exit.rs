@@ -140,7 +140,8 @@ pub(super) fn complain(message: &str, json: bool) {
 /// Tells what is wrong with a command line, or gives the help that was asked for, and what to exit with.
 pub(super) fn misused(error: &clap::Error, json: bool) -> ExitCode {
     if json && error.use_stderr() {
-        tell(Exit::Usage, Exit::Usage.kind(), error.render().to_string().trim_end());
+        let message = error.render().to_string();
+        tell(Exit::Usage, Exit::Usage.kind(), message.trim_start_matches("error: ").trim_end());
     } else {
         // Nobody to tell it to.
         let _ = error.print();

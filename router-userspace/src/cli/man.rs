@@ -1,6 +1,7 @@
 //! `xroute man`: manual pages, made from the command line's own definition.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -52,16 +53,23 @@ fn add(command: &Command, parent: Option<&str>, pages: &mut Vec<(String, Vec<u8>
 }
 
 fn page(command: &Command, also: &[String]) -> anyhow::Result<Vec<u8>> {
-    let source = format!("xroute {}", env!("CARGO_PKG_VERSION"));
-    let page = clap_mangen::Man::new(command.clone()).section("1").source(source).manual("xroute");
+    let man = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();
-    page.render_title(&mut text)?;
-    page.render_name_section(&mut text)?;
-    page.render_synopsis_section(&mut text)?;
-    page.render_description_section(&mut text)?;
-    page.render_options_section(&mut text)?;
+    // Without a date, so that the same build makes the same pages.
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_uppercase();
+    writeln!(text, ".TH \"{name}\" \"1\" \"\" \"xroute {}\" \"xroute\"", env!("CARGO_PKG_VERSION"))?;
+    man.render_name_section(&mut text)?;
+    let usage = command.clone().render_usage().to_string();
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    for line in usage.lines() {
+        synopsis.text([roman(line.trim().trim_start_matches("Usage: "))]).control("br", []);
+    }
+    synopsis.to_writer(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
     if command.has_subcommands() {
-        page.render_subcommands_section(&mut text)?;
+        man.render_subcommands_section(&mut text)?;
     }
     let mut rest = Roff::new();
     rest.control("SH", ["EXIT STATUS"]);

@@ -133,7 +133,7 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 /// What operators changed by hand.
 #[utoipa::path(
     get, path = "/v1/overrides", tag = "look",
-    responses((status = 200, body = OverridesReport), (status = "default", body = ErrorReport)),
+    responses((status = 200, description = "oldest first", body = OverridesReport), (status = "default", description = "failed", body = ErrorReport)),
 )]
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)
@@ -143,10 +143,10 @@ async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusa
 #[utoipa::path(
     post, path = "/v1/reload", tag = "change",
     responses(
-        (status = 200, body = ReloadReport),
+        (status = 200, description = "the fast path answers from it", body = ReloadReport),
         (status = 403, description = "not for this user", body = ErrorReport),
         (status = 422, description = "the configuration has mistakes; what runs goes on", body = ErrorReport),
-        (status = "default", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
 async fn reload(
@@ -161,10 +161,10 @@ async fn reload(
 #[utoipa::path(
     post, path = "/v1/overrides", tag = "change", request_body = Wanted,
     responses(
-        (status = 200, body = ChangeReport),
+        (status = 200, description = "the fast path shows it", body = ChangeReport),
         (status = 403, description = "not for this user", body = ErrorReport),
         (status = 422, description = "it cannot be done; nothing is changed", body = ErrorReport),
-        (status = "default", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
 async fn add(
@@ -179,10 +179,10 @@ async fn add(
 #[utoipa::path(
     post, path = "/v1/overrides/clear", tag = "change", request_body = Clear,
     responses(
-        (status = 200, body = ChangeReport),
+        (status = 200, description = "the fast path shows it", body = ChangeReport),
         (status = 403, description = "not for this user", body = ErrorReport),
         (status = 422, description = "it cannot be done; nothing is changed", body = ErrorReport),
-        (status = "default", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
 async fn clear(

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{change, page};
+use super::{ErrorReport, change, page};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -40,7 +40,10 @@ pub(super) struct Document;
 /// This document.
 #[utoipa::path(
     get, path = "/v1/openapi.json", tag = "look",
-    responses((status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json")),
+    responses(
+        (status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json"),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
 )]
 pub(super) async fn document() -> Response {
     static TEXT: LazyLock<String> =

@@ -45,8 +45,8 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 #[utoipa::path(
     get, path = "/", tag = "look",
     responses(
-        (status = 200, body = String, content_type = "text/html; charset=utf-8"),
-        (status = "default", body = ErrorReport),
+        (status = 200, description = "the page", body = String, content_type = "text/html; charset=utf-8"),
+        (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
 pub(super) async fn page(State(requests): Requests) -> Result<Response, Refusal> {

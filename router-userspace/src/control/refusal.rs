@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::Request;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -109,26 +109,18 @@ pub(super) async fn in_json(request: Request, next: Next) -> Response {
     if !is_failure || response.headers().get(CONTENT_TYPE) == Some(&json) {
         return response;
     }
-    let (parts, body) = response.into_parts();
-    let text = to_bytes(body, MAX_TEXT).await.unwrap_or_default();
+    let text = to_bytes(response.into_body(), MAX_TEXT).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).trim().to_owned();
-    let allow = parts.headers.get(ALLOW).cloned();
     let message = match status {
         StatusCode::NOT_FOUND if text.is_empty() => {
             format!("there is nothing at {path} (/v1/openapi.json has all there is)")
         }
-        StatusCode::METHOD_NOT_ALLOWED => {
-            let allowed = allow.as_ref().and_then(|allow| allow.to_str().ok()).unwrap_or("another");
-            format!("{path} is not for {method} (allowed: {allowed})")
-        }
+        // Which ones it is for, the header Allow says.
+        StatusCode::METHOD_NOT_ALLOWED => format!("{path} is not for {method}"),
         _ if text.is_empty() => status.to_string(),
         _ => text,
     };
-    let mut response = Refusal(status, message).into_response();
-    if let Some(allow) = allow {
-        response.headers_mut().insert(ALLOW, allow);
-    }
-    response
+    Refusal(status, message).into_response()
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
 /// What a connection gets for which there is no room.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 79\r\n\
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 80\r\n\
 connection: close\r\n\r\n{\"error\":{\"kind\":\"unavailable\",\"message\":\"too many connections of this client\"}}";
 
 /// Serves the control socket for ever. Handlers find out by [`ConnectInfo`] of [`Peer`] who asks.

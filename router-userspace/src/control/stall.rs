@@ -29,7 +29,11 @@ impl<S> Impatient<S> {
         }
         let patience = self.patience;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        deadline.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        if deadline.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.deadline = None;
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
