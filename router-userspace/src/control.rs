@@ -131,7 +131,10 @@ async fn ask<T>(
 /// Everything that the agent knows of itself.
 #[utoipa::path(
     get, path = "/v1/status", tag = "look",
-    responses((status = 200, description = "the status", body = StatusReport), (status = "default", description = "failed", body = ErrorReport)),
+    responses(
+        (status = 200, description = "the status", body = StatusReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
 )]
 async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal> {
     ask(&requests, Request::Status).await.map(Json)
@@ -154,7 +157,10 @@ async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
 /// What a query is answered with, and why.
 #[utoipa::path(
     get, path = "/v1/explain", tag = "look", params(ExplainQuery),
-    responses((status = 200, description = "the explanation", body = Explanation), (status = "default", description = "failed", body = ErrorReport)),
+    responses(
+        (status = 200, description = "the explanation", body = Explanation),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
 )]
 async fn explain(
     State(requests): Requests,
@@ -168,7 +174,10 @@ async fn explain(
 /// What is known of a client's address, and what profiles make of it.
 #[utoipa::path(
     get, path = "/v1/map", tag = "look", params(MapQuery),
-    responses((status = 200, description = "what is known", body = MappedAddress), (status = "default", description = "failed", body = ErrorReport)),
+    responses(
+        (status = 200, description = "what is known", body = MappedAddress),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
 )]
 async fn map(
     State(requests): Requests,

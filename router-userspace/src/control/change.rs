@@ -133,7 +133,10 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 /// What operators changed by hand.
 #[utoipa::path(
     get, path = "/v1/overrides", tag = "look",
-    responses((status = 200, description = "oldest first", body = OverridesReport), (status = "default", description = "failed", body = ErrorReport)),
+    responses(
+        (status = 200, description = "oldest first", body = OverridesReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
 )]
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)

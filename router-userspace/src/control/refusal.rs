@@ -120,6 +120,8 @@ pub(super) async fn in_json(request: Request, next: Next) -> Response {
         _ if text.is_empty() => status.to_string(),
         _ => text,
     };
+    // A body that is JSON and not what is wanted is as little understood as one that is no JSON.
+    let status = if status == StatusCode::UNPROCESSABLE_ENTITY { StatusCode::BAD_REQUEST } else { status };
     Refusal(status, message).into_response()
 }
 

@@ -57,6 +57,7 @@ pub const PROGRAMS: &[Program] = &[
     program("man", "man-db", false), // looks at the manual pages
     program("zsh", "zsh", false),    // and it at the completions
     program("setpriv", "util-linux", false),
+    program("curl", "curl", false),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
 ];
