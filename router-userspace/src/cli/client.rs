@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use reqwest::{Method, StatusCode};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::AgentAddress;
 use super::exit::{Exit, Failure};
-use crate::control::ErrorReport;
+use crate::control::{ErrorReport, Kind};
 use crate::{config, settings};
 
 /// How long the agent may take to say what it knows.
@@ -21,6 +21,8 @@ const CHANGE: Duration = Duration::from_secs(600);
 const TRIES: u32 = 5;
 /// Time between them.
 const PAUSE: Duration = Duration::from_millis(150);
+/// How long a place in the socket's queue is waited for, when others press in; and how often it is looked.
+const QUEUE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(10));
 
 impl AgentAddress {
     /// The socket: given, or of the configuration, or the default one.
@@ -93,21 +95,27 @@ impl Connection {
             url.query_pairs_mut().extend_pairs(query);
         }
         self.runtime.block_on(async {
+            let began = Instant::now();
             let mut tries = if method == Method::GET { TRIES } else { 1 };
             let response = loop {
-                tries -= 1;
                 let mut request = self.client.request(method.clone(), url.clone()).timeout(timeout);
                 if let Some(body) = &body {
                     request =
                         request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.clone());
                 }
                 match request.send().await {
+                    // Nothing was sent: the system does not let a connect wait that must not block.
+                    Err(error) if is_queue_full(&error) && began.elapsed() < QUEUE.0 => {
+                        tokio::time::sleep(QUEUE.1).await;
+                        continue;
+                    }
                     // Others press in; to look a second time changes nothing.
-                    Ok(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE && tries > 0 => {}
-                    Err(error) if !error.is_connect() && !error.is_timeout() && tries > 0 => {}
+                    Ok(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE && tries > 1 => {}
+                    Err(error) if !error.is_connect() && !error.is_timeout() && tries > 1 => {}
                     Ok(response) => break response,
                     Err(error) => return Err(self.unsent(error, timeout)),
                 }
+                tries -= 1;
                 tokio::time::sleep(PAUSE).await;
             };
             let status = response.status();
@@ -130,6 +138,9 @@ impl Connection {
                  the group of `server.control_group`"
             );
             return Failure::new(Exit::NotPermitted, what).into();
+        } else if is_queue_full(&error) {
+            let what = format!("the agent at {socket} has no room: too many others want to connect");
+            return Failure::told(Exit::Failed, Kind::Unavailable.word(), what).into();
         } else if error.is_connect() {
             let hint = "is `xroute run` running? --socket PATH?";
             (Exit::Unreachable, format!("cannot reach the agent at {socket} ({hint})"))
@@ -142,6 +153,11 @@ impl Connection {
         let why = causes(&error).last().map_or_else(String::new, |cause| format!(": {cause}"));
         Failure::new(exit, what + &why).into()
     }
+}
+
+/// Whether as many connections wait for the agent as may.
+fn is_queue_full(error: &reqwest::Error) -> bool {
+    error.is_connect() && causes(error).any(|cause| cause.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 /// What the system said.
