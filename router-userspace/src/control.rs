@@ -1,6 +1,7 @@
 //! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -12,7 +13,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
 use serde::Deserialize;
-use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::audit::Who;
@@ -24,6 +24,7 @@ use crate::settings;
 mod change;
 mod peer;
 mod report;
+mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use peer::Peer;
@@ -31,6 +32,8 @@ pub use report::{
     EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
     StatusReport,
 };
+
+pub use upgrade::UpgradeReport;
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {
@@ -44,6 +47,8 @@ pub enum Request {
     Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
+    Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.
     Change(Who, Change, oneshot::Sender<Result<ChangeReport, String>>),
 }
@@ -82,7 +87,9 @@ type Requests = State<mpsc::Sender<Request>>;
 /// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
 /// served with [`Peer`] as connect info.
 pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
-    read_only(requests.clone()).merge(change::routes(requests, admin_group))
+    read_only(requests.clone())
+        .merge(upgrade::routes(requests.clone(), admin_group.clone()))
+        .merge(change::routes(requests, admin_group))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.
@@ -156,6 +163,7 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     }
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    listener.set_nonblocking(true).context("cannot set up the control socket")?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
     if let Some(name) = settings.control_group.as_ref().or(settings.admin_group.as_ref()) {
