@@ -173,7 +173,13 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
                 format!("there is no group {name} (server.control_group, server.admin_group)")
             })?;
         std::os::unix::fs::chown(path, None, Some(group.gid.as_raw()))
-            .with_context(|| format!("cannot give {} to the group {name}", path.display()))?;
+            .with_context(|| {
+                format!(
+                    "cannot give {} to the group {name} (CAP_CHOWN, or membership in it: SupplementaryGroups={name} \
+                     in a systemd unit)",
+                    path.display()
+                )
+            })?;
     }
     Ok(listener)
 }

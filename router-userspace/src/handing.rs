@@ -55,6 +55,9 @@ pub struct Offer {
     /// What it makes DNS cookies with when no secret is configured, 16 octets.
     #[serde(default)]
     pub cookie_secret: Option<[u8; 16]>,
+    /// Whether the control socket is a service manager's, so that its file stays when the agent ends.
+    #[serde(default)]
+    pub control_stays: bool,
 }
 
 /// What the new agent made of it.
@@ -185,7 +188,7 @@ mod tests {
     fn descriptors_and_words_arrive_in_order() {
         let (old, new) = Channel::pair().unwrap();
         let (mut here, there) = UnixStream::pair().unwrap();
-        let offer = Offer { pid: 7, version: "1".into(), cookie_secret: Some([9; 16]) };
+        let offer = Offer { pid: 7, version: "1".into(), cookie_secret: Some([9; 16]), control_stays: true };
         old.send(&Message::Socket(there.into())).unwrap();
         old.send(&Message::Offered(offer.clone())).unwrap();
         old.send(&Message::Connection(File::open("/dev/null").unwrap().into(), vec![1; 65_535])).unwrap();

@@ -165,7 +165,7 @@ impl Run {
         let settings = agent.settings().clone();
         let to_keep = sockets.to_keep()?;
         let doors = sockets.doors()?;
-        let Sockets { dns: listening, control: listener, http, control_given, .. } = sockets;
+        let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
         let (serve, services) = watch::channel(Arc::new(agent.service()));
@@ -234,6 +234,7 @@ impl Run {
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
             manager,
             program,
+            control_stays,
             upgrade: None,
             ends_again: None,
             started,
@@ -301,7 +302,7 @@ impl Run {
             server.leave(heir).await;
             // All connections are on their way when nobody can give one any more.
             let _ = given.await;
-            if !handed.taken.control {
+            if !handed.taken.control && !control_stays {
                 let _ = std::fs::remove_file(&settings.control);
             }
             return Ok(());
@@ -316,8 +317,10 @@ impl Run {
         }
         server.stop().await;
         keeper.end(agent.kept()).await;
-        // Nobody can connect any more; a file that is gone already is no matter.
-        let _ = std::fs::remove_file(&settings.control);
+        if !control_stays {
+            // Nobody can connect any more; a file that is gone already is no matter.
+            let _ = std::fs::remove_file(&settings.control);
+        }
         Ok(())
     }
 

@@ -311,7 +311,12 @@ impl Datapath {
         let mut changed = false;
         let mut first_error = Ok(());
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
-            let Ok(now) = Interface::find(&attached.name) else { continue };
+            let Ok(now) = Interface::find(&attached.name) else {
+                if !std::mem::replace(&mut attached.away, true) {
+                    log::warn!("{} is gone; it is attached to when it comes back", attached.name);
+                }
+                continue;
+            };
             if let Some(pinned) = &mut self.pinned
                 && !pinned.is_attached(&now)
             {
@@ -331,6 +336,7 @@ impl Datapath {
             changed |= *place != new;
             *place = new;
             attached.mac = now.mac;
+            attached.away = false;
         }
         first_error.map(|()| changed)
     }

@@ -39,6 +39,8 @@ pub(super) struct Serving {
     pub(super) keeper: Keeper,
     pub(super) manager: Manager,
     pub(super) program: Program,
+    /// Whether the file of the control socket stays when the agent ends.
+    pub(super) control_stays: bool,
     /// An upgrade that is under way.
     pub(super) upgrade: Option<Upgrade>,
     /// Not before this is it tried again to end overrides.

@@ -21,6 +21,8 @@ use crate::{control, systemd};
 pub(super) struct Given {
     dns: sockets::Given,
     control: Vec<(PathBuf, UnixListener)>,
+    /// Whether unix sockets are the service manager's, who made their files and takes them away.
+    control_stays: bool,
     /// As they are kept by the service manager.
     names: Vec<String>,
 }
@@ -30,8 +32,8 @@ impl Given {
     ///
     /// # Errors
     /// When one of them is nothing that an agent listens on.
-    pub(super) fn of_agent(descriptors: Vec<OwnedFd>) -> anyhow::Result<Self> {
-        let mut given = Self::default();
+    pub(super) fn of_agent(descriptors: Vec<OwnedFd>, control_stays: bool) -> anyhow::Result<Self> {
+        let mut given = Self { control_stays, ..Self::default() };
         for descriptor in descriptors {
             given.names.push(kept_as(descriptor.as_fd())?);
             given.take_in(descriptor)?;
@@ -44,7 +46,7 @@ impl Given {
     /// # Errors
     /// When one of them is nothing that an agent listens on.
     pub(super) fn of_service_manager(given: Vec<systemd::Given>) -> anyhow::Result<Self> {
-        let mut all = Self::default();
+        let mut all = Self { control_stays: true, ..Self::default() };
         for systemd::Given { descriptor, name } in given {
             let name_of = name.clone();
             all.take_in(descriptor)
@@ -95,8 +97,10 @@ pub(super) struct Sockets {
     pub(super) dns: Vec<Listening>,
     pub(super) control: UnixListener,
     pub(super) http: Option<TcpListener>,
-    /// Whether the control socket was given by the agent before.
+    /// Whether the control socket was given.
     pub(super) control_given: bool,
+    /// Whether its file stays when the agent ends.
+    pub(super) control_stays: bool,
     /// What the service manager keeps and is not used.
     unused: Vec<String>,
 }
@@ -109,6 +113,7 @@ impl Sockets {
     pub(super) fn open(settings: &Server, mut given: Given, notify: &Notify) -> anyhow::Result<Self> {
         let control = given.take_control(&settings.control);
         let control_given = control.is_some();
+        let control_stays = control_given && given.control_stays;
         let control = control.map_or_else(|| control::bind(settings), Ok)?;
         let mut dns = sockets::open(&settings.listen, &mut given.dns)?;
         let http = settings.http.map(|address| match given.dns.take_tcp(address) {
@@ -123,20 +128,20 @@ impl Sockets {
         for listening in dns.iter_mut().filter(|_| notify.is_there()) {
             listening.shared = true;
         }
-        let mut sockets = Self { dns, control, http, control_given, unused: Vec::new() };
+        let mut sockets = Self { dns, control, http, control_given, control_stays, unused: Vec::new() };
         let used: Vec<String> = sockets.descriptors().filter_map(|used| kept_as(used).ok()).collect();
         sockets.unused =
             given.names.into_iter().filter(|name| is_ours(name) && !used.contains(name)).collect();
         Ok(sockets)
     }
 
-    /// All of them.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// All but the control socket.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let dns = self
             .dns
             .iter()
             .flat_map(|listening| listening.udp.iter().map(AsFd::as_fd).chain([listening.tcp.as_fd()]));
-        dns.chain([self.control.as_fd()]).chain(self.http.as_ref().map(AsFd::as_fd))
+        dns.chain(self.http.as_ref().map(AsFd::as_fd))
     }
 
     /// Those that the API is behind.
@@ -148,7 +153,8 @@ impl Sockets {
         doors.map(|door| door.try_clone_to_owned()).collect()
     }
 
-    /// What there is for the service manager to keep, so that a restart or crash loses nothing that waits in them.
+    /// What there is for the service manager to keep, so that a restart or crash loses nothing that waits in them. Not
+    /// the control socket: its file goes with the agent.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -232,7 +238,7 @@ mod tests {
         assert_eq!((sockets.dns.len(), sockets.dns[0].udp.len()), (1, 1));
         let keep = sockets.to_keep().unwrap();
         assert_eq!(keep.unused, [unused]);
-        assert_eq!(keep.kept.len(), 3);
+        assert_eq!(keep.kept.len(), 2);
     }
 
     #[test]

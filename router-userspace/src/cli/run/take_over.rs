@@ -65,7 +65,7 @@ impl Predecessor {
         if let Some(secret) = self.offer.cookie_secret {
             dns::adopt_secret(secret);
         }
-        Given::of_agent(sockets)
+        Given::of_agent(sockets, self.offer.control_stays)
     }
 
     /// Tells why this process ends before it serves.

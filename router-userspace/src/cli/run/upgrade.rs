@@ -244,6 +244,7 @@ impl Serving {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 cookie_secret: dns::own_secret(),
+                control_stays: self.control_stays,
             };
             Ok(upgrade.channel.send(&Message::Offered(offer))?)
         });
