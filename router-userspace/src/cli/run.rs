@@ -107,6 +107,12 @@ impl Run {
         }
         let settings = &config.server;
         let notify = Notify::from_environment();
+        if before.is_some() && !settings.interfaces.is_empty() && !privileges::has(&privileges::FAST_PATH)? {
+            bail!(
+                "[server] has interfaces now, and the agent that runs has none and has given up the capabilities for \
+                 them: restart it"
+            );
+        }
         let given = match before {
             Some(before) => before.take()?,
             None => Given::of_service_manager(given)?,
