@@ -170,7 +170,7 @@ impl Run {
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
         let to_keep = sockets.to_keep()?;
-        let doors = sockets.doors()?;
+        let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
@@ -189,18 +189,22 @@ impl Run {
         };
 
         let (requests_in, mut requests) = mpsc::channel(64);
-        let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
-        let routes = routes.into_make_service_with_connect_info::<control::Peer>();
+        let groups =
+            control::Groups { control: settings.control_group.clone(), admin: settings.admin_group.clone() };
+        let mut doors = vec![control::Door::new("control")];
+        let routes = control::routes(requests_in.clone(), groups.clone());
         let listener =
             tokio::net::UnixListener::from_std(listener).context("cannot watch the control socket")?;
-        let api = tokio::spawn(axum::serve(listener, routes).into_future());
+        let api = tokio::spawn(control::serve_unix(listener, routes, groups, Arc::clone(&doors[0])));
         let http = match http {
             None => None,
             Some(listener) => {
                 let listener =
                     tokio::net::TcpListener::from_std(listener).context("cannot watch a TCP socket")?;
                 let routes = control::read_only(requests_in);
-                Some(tokio::spawn(axum::serve(listener, routes).into_future()))
+                let door = control::Door::new("http");
+                doors.push(Arc::clone(&door));
+                Some(tokio::spawn(control::serve_tcp(listener, routes, door)))
             }
         };
 
@@ -243,6 +247,7 @@ impl Run {
             control_stays,
             upgrade: None,
             ends_again: None,
+            doors,
             started,
             loaded_at: unix_now(),
         };
@@ -283,8 +288,8 @@ impl Run {
                 () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
                 message = Upgrade::hear(&mut serving.upgrade) => {
                     let descriptors = || {
-                        let doors = doors.iter().map(OwnedFd::try_clone);
-                        server.descriptors()?.into_iter().map(Ok).chain(doors).collect()
+                        let of_api = api_sockets.iter().map(OwnedFd::try_clone);
+                        server.descriptors()?.into_iter().map(Ok).chain(of_api).collect()
                     };
                     if let Ended::HandedOver(handed) = serving.heard(message, descriptors, &mut requests).await? {
                         break Some(handed);
@@ -300,6 +305,8 @@ impl Run {
         let Serving { engine, datapath, keeper, agent, manager, .. } = serving;
         if let Some(handed) = handed {
             log::info!("process {} serves from now on; ending", handed.pid);
+            // Who asks this process now is told so.
+            drop(requests);
             manager.handed_over(handed.pid);
             engine.shutdown().await;
             // The new agent has program, maps and pins.

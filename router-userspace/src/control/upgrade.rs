@@ -8,12 +8,13 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::peer::{Peer, admit};
-use super::{Refusal, Request, Requests, ask};
+use super::{ErrorReport, Refusal, Request, Requests, ask};
 
 /// What an upgrade did, once the new agent serves.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UpgradeReport {
     /// Process of the agent that ends.
     pub old_pid: u32,
@@ -48,6 +49,16 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
         .with_state(requests)
 }
 
+/// Starts the agent's program anew and hands everything over. The reply comes when the new one serves.
+#[utoipa::path(
+    post, path = "/v1/upgrade", tag = "change",
+    responses(
+        (status = 200, description = "the new agent serves", body = UpgradeReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "the new agent cannot serve; the old one goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn upgrade(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,

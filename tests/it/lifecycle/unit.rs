@@ -86,6 +86,8 @@ fn netns_the_filter_of_system_calls_has_what_the_agent_calls() {
         return;
     }
     let Some(allowed) = allowed() else { return };
+    // As systemd does; the agent may not mount it by itself.
+    pair.server.sh("mount -t bpf bpf /sys/fs/bpf");
     let trace = folder.join("trace");
     adopt_orphans();
     let mut command = pair.server.command("strace");

@@ -108,6 +108,7 @@ fn failures(interfaces: &str) {
         if interfaces.is_empty() { "has given up the capabilities for them: restart it" } else { "nowhere0" };
     refuse(&mut agent, "an interface that is not there", expected);
     configure(folder, OTHER, interfaces, "", "");
+    fs::create_dir_all(folder.join("state")).expect("writable");
     fs::write(folder.join("state/overrides.json"), "{").expect("writable");
     refuse(&mut agent, "overrides that cannot be read", "overrides.json");
     fs::remove_file(folder.join("state/overrides.json")).expect("it is there");
