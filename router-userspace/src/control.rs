@@ -24,13 +24,15 @@ use crate::settings;
 mod change;
 mod peer;
 mod report;
+mod trace;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use peer::Peer;
 pub use report::{
-    EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
-    StatusReport,
+    DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
+    StatusReport, TraceReport,
 };
+pub use trace::{TraceLine, TraceQuery, Traced, trace_routes};
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {

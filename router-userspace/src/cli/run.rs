@@ -27,11 +27,13 @@ mod reloads;
 mod serving;
 mod state;
 mod status;
+mod tap;
 
 use feeds::Feeds;
 use reloads::Reloads;
 use serving::{Serving, room};
 use state::Keeper;
+use tap::Tap;
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
 const LEASE: Duration = Duration::from_secs(15);
@@ -102,9 +104,14 @@ impl Run {
         let (serve, services) = watch::channel(Arc::new(agent.service()));
         let server = dns::serve(settings.listen.clone(), services, Arc::clone(&counts)).await?;
         let datapath = self.attach(&settings, &mut agent)?;
+        let mut tap = Tap::new(Arc::clone(counts.readers()));
+        tap.follow(datapath.as_ref());
+        tap.configure(settings.dnstap.as_ref());
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
+        let readers = Arc::clone(counts.readers());
+        let routes = routes.merge(control::trace_routes(readers, settings.admin_group.clone()));
         let routes = routes.into_make_service_with_connect_info::<control::Peer>();
         let api = tokio::spawn(axum::serve(listener, routes).into_future());
         let http = match settings.http {
@@ -134,6 +141,7 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            tap,
             ends_again: None,
             started,
             loaded_at: unix_now(),
@@ -169,8 +177,9 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, tap, .. } = serving;
         engine.shutdown().await;
+        tokio::task::block_in_place(|| tap.end());
         match datapath {
             Some(datapath) if self.keep_attached => datapath.keep(),
             Some(datapath) => datapath.detach()?,

@@ -43,7 +43,13 @@ impl Peer {
         Who { user: name.unwrap_or_else(|| format!("uid {uid}")), uid: Some(uid), pid }
     }
 
-    /// Whether changes are theirs to make.
+    /// Whether changes are theirs to make. Who is in a group may be a question to a directory service, which
+    /// takes its time.
+    pub(super) async fn is_admin(self, admin_group: Option<String>) -> bool {
+        let asked = tokio::task::spawn_blocking(move || self.may_change(admin_group.as_deref()));
+        asked.await.unwrap_or(false)
+    }
+
     fn may_change(&self, admin_group: Option<&str>) -> bool {
         let Some(Credentials { uid, gid, .. }) = self.0 else { return false };
         uid == 0 || uid == geteuid().as_raw() || admin_group.is_some_and(|group| is_member(uid, gid, group))
@@ -68,12 +74,7 @@ pub(super) async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    // Who is in a group may be a question to a directory service, which takes its time.
-    let allowed = {
-        let admin_group = admin_group.clone();
-        tokio::task::spawn_blocking(move || peer.may_change(admin_group.as_deref())).await
-    };
-    if allowed.unwrap_or(false) {
+    if peer.is_admin(admin_group.clone()).await {
         return next.run(request).await;
     }
     let who = peer.who().user;

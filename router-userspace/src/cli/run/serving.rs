@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::feeds::Feeds;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
+use super::tap::Tap;
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::audit::{self, Entry, Who};
@@ -35,6 +36,7 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
+    pub(super) tap: Tap,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     pub(super) started: Instant,
@@ -61,6 +63,7 @@ impl Serving {
             if let Err(error) = refreshed {
                 log::warn!("interfaces: {error:#}");
             }
+            self.tap.follow(Some(datapath));
             self.agent.set_room(room(datapath));
             if self.agent.compiled().has_retired() {
                 datapath.grace();
@@ -217,8 +220,10 @@ impl Serving {
                 }
                 datapath.set_stale(draft.settings().stale);
                 datapath.renew_lease(LEASE);
+                self.tap.follow(Some(datapath));
                 self.agent.set_room(room(datapath));
             }
+            self.tap.configure(draft.settings().dnstap.as_ref());
             let effects = self.agent.adopt(draft, unix_now())?;
             self.loaded_at = unix_now();
             self.carry_out(effects).map(Ok)
@@ -260,6 +265,7 @@ impl Serving {
                 Effect::Install => {
                     if let Some(datapath) = &mut self.datapath {
                         install(datapath, &self.agent.compiled().tables)?;
+                        self.tap.follow(Some(datapath));
                         self.agent.set_room(room(datapath));
                         log::info!("installed a new generation at_ns={}", datapath::monotonic());
                     }
