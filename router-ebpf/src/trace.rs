@@ -19,7 +19,7 @@ use crate::scratch::Scratch;
 #[inline(always)]
 pub fn query(context: *mut xdp_md, scratch: &Scratch) {
     // SAFETY: the kernel's context, and a reference.
-    unsafe { trace_query(context, &raw const scratch.query) };
+    unsafe { trace_query(context, &raw const scratch.query, scratch.clock.tick()) };
 }
 
 /// Hands out what became of a query: with the copy made before when it was answered, else with a copy of the
@@ -28,7 +28,7 @@ pub fn query(context: *mut xdp_md, scratch: &Scratch) {
 pub fn outcome(context: *mut xdp_md, counter: Counter) {
     let Some(scratch) = Scratch::get() else { return };
     // SAFETY: the kernel's context, and a reference.
-    unsafe { trace_outcome(context, &raw const scratch.query, counter as u32) };
+    unsafe { trace_outcome(context, &raw const scratch.query, scratch.clock.tick(), counter as u32) };
 }
 
 /// [`query`]. What it returns means nothing: a global function must.
@@ -38,11 +38,11 @@ pub fn outcome(context: *mut xdp_md, counter: Counter) {
 /// `context` is the kernel's; `query` is null or valid.
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trace_query(context: *mut xdp_md, query: *const Query) -> u32 {
+pub unsafe extern "C" fn trace_query(context: *mut xdp_md, query: *const Query, tick: u32) -> u32 {
     // SAFETY: the caller's promise.
     let Some(query) = (unsafe { query.as_ref() }) else { return 0 };
     let Some(record) = record() else { return 0 };
-    record.head.rules = matching(query, !0, true);
+    record.head.rules = matching(query, tick, !0, true);
     record.head.query_len = 0;
     if record.head.rules != 0 {
         copy_query(context, record);
@@ -57,7 +57,12 @@ pub unsafe extern "C" fn trace_query(context: *mut xdp_md, query: *const Query) 
 /// As for [`trace_query`].
 #[inline(never)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trace_outcome(context: *mut xdp_md, query: *const Query, counter: u32) -> u32 {
+pub unsafe extern "C" fn trace_outcome(
+    context: *mut xdp_md,
+    query: *const Query,
+    tick: u32,
+    counter: u32,
+) -> u32 {
     // SAFETY: the caller's promise.
     let Some(query) = (unsafe { query.as_ref() }) else { return 0 };
     let Some(record) = record() else { return 0 };
@@ -66,7 +71,7 @@ pub unsafe extern "C" fn trace_outcome(context: *mut xdp_md, query: *const Query
     if answered {
         record.head.rules = wanted(record.head.rules, outcome);
     } else {
-        record.head.rules = matching(query, outcome, false);
+        record.head.rules = matching(query, tick, outcome, false);
         if record.head.rules != 0 {
             copy_query(context, record);
         }
@@ -137,17 +142,20 @@ fn record() -> Option<&'static mut Record> {
     TRACE_RECORD.get_ptr_mut(0).map(|record| unsafe { &mut *record })
 }
 
-/// The rules that sample this query and want one of these outcomes.
+/// The rules that sample this query and want one of these outcomes. Those that have lapsed are looked over as
+/// early as the time is known: a dead agent's must cost little.
 #[inline(always)]
-fn matching(query: &Query, outcomes: u64, answered: bool) -> u16 {
-    // SAFETY: a helper without arguments.
-    let random = u64::from(unsafe { bpf_get_prandom_u32() });
+fn matching(query: &Query, tick: u32, outcomes: u64, answered: bool) -> u16 {
     let mut rules = 0;
     let mut i = 0;
     while i < RULES as u32 {
         let Some(rule) = TRACE_RULES.get(i) else { return 0 };
-        if random < threshold(rule)
+        let threshold = threshold(rule);
+        if threshold != 0
+            && rule.deadline >= tick
             && rule.outcomes & outcomes != 0
+            // SAFETY: a helper without arguments.
+            && u64::from(unsafe { bpf_get_prandom_u32() }) < threshold
             && rule.fits_client(query)
             && (!answered || rule.fits_type(query.aaaa))
             // SAFETY: a reference.
@@ -255,12 +263,7 @@ fn copy_reply(context: *mut xdp_md, record: &mut Record) {
 
 /// Copies the first `len` octets of the packet; `len` and `at` are known to fit.
 #[inline(always)]
-fn load(
-    context: *mut xdp_md,
-    frames: *mut [u8; QUERY_FRAME + REPLY_FRAME],
-    at: usize,
-    len: usize,
-) -> bool {
+fn load(context: *mut xdp_md, frames: *mut [u8; QUERY_FRAME + REPLY_FRAME], at: usize, len: usize) -> bool {
     if len == 0 {
         return false;
     }

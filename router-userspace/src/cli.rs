@@ -19,6 +19,7 @@ mod probe;
 mod reload;
 mod run;
 mod status;
+mod trace;
 
 /// Where the configuration is when no path is given.
 pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
@@ -54,6 +55,8 @@ enum Command {
     Override(change::Override),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
+    /// Print queries as they are answered: who asked what, and what they got.
+    Trace(trace::Trace),
 }
 
 /// How a result is printed.
@@ -109,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Status(status) => status.execute(),
+        Command::Trace(trace) => trace.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

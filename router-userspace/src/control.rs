@@ -29,8 +29,8 @@ mod trace;
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use peer::Peer;
 pub use report::{
-    DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
-    StatusReport, TraceReport,
+    DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts,
+    ReloadReport, StatusReport, TraceReport,
 };
 pub use trace::{TraceLine, TraceQuery, Traced, trace_routes};
 

@@ -40,11 +40,11 @@ mod tests;
 
 use account::Account;
 use answer::{Answer, Rcode};
+pub use asked::{Asked, asked};
 use chaos::CLASS_CH;
 use cookie::{Cookie, Jar};
 use edns::Ours;
 use query::{Fault, Query};
-pub use asked::{Asked, asked};
 pub use ready::{Ready, Replied};
 use reply::Reply;
 pub use server::{Server, serve};
@@ -139,7 +139,10 @@ impl Counts {
         let moved = MOVED.get();
         let limited = [Counter::ServerRateDropped, Counter::ServerRateSlipped];
         let mut candidates = limited.iter().chain(Counter::ALL);
-        candidates.find(|&&counter| moved >> counter as u32 & 1 != 0).copied().unwrap_or(Counter::ServerDropped)
+        candidates
+            .find(|&&counter| moved >> counter as u32 & 1 != 0)
+            .copied()
+            .unwrap_or(Counter::ServerDropped)
     }
 
     /// Counts one.

@@ -145,11 +145,7 @@ impl Hub {
         self.enter(DNSTAP..DNSTAP + 1, wanted)
     }
 
-    fn enter(
-        self: &Arc<Self>,
-        slots: std::ops::Range<usize>,
-        wanted: &Wanted,
-    ) -> Result<Subscription, Busy> {
+    fn enter(self: &Arc<Self>, slots: std::ops::Range<usize>, wanted: &Wanted) -> Result<Subscription, Busy> {
         let (sender, events) = mpsc::channel(QUEUE);
         let session = Arc::new(Session::new(wanted, sender));
         let mut fast = self.fast();

@@ -116,10 +116,9 @@ impl Tap {
         sys::lookup_words(self.state.as_fd(), index as u32, &mut words).context("cannot read TRACE_STATE")?;
         let states = words.chunks_exact(STATE_WORDS);
         Ok(states.fold(Missed::default(), |sum, words| match *words {
-            [_, _, withheld, lost] => Missed {
-                withheld: sum.withheld.wrapping_add(withheld),
-                lost: sum.lost.wrapping_add(lost),
-            },
+            [_, _, withheld, lost] => {
+                Missed { withheld: sum.withheld.wrapping_add(withheld), lost: sum.lost.wrapping_add(lost) }
+            }
             _ => sum,
         }))
     }

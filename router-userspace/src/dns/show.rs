@@ -46,7 +46,8 @@ pub fn show(service: &Service, name: &Name, rtype: u16, asker: &Asker) -> Shown 
     let mut random = || 0;
     let client = Client { source: asker.source, transport: Transport::Tcp, now: Duration::ZERO };
     let reply = respond(service, &query, &client, &mut random, &Counts::default());
-    reply.and_then(|octets| show_reply(&octets))
+    reply
+        .and_then(|octets| show_reply(&octets))
         .unwrap_or_else(|| Shown { rcode: String::from("SERVFAIL"), ..Shown::default() })
 }
 

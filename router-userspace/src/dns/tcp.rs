@@ -170,8 +170,7 @@ impl Conversation {
         }
         let watch = counts.begin();
         let reply = respond(&service, query, &client, &mut || random.next(), counts);
-        if let (Some(watch), Ok(peer), Ok(local)) =
-            (watch, self.stream.peer_addr(), self.stream.local_addr())
+        if let (Some(watch), Ok(peer), Ok(local)) = (watch, self.stream.peer_addr(), self.stream.local_addr())
         {
             watch.answered(Answered {
                 at: client.now,

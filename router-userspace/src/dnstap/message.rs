@@ -118,16 +118,16 @@ mod tests {
         };
         let speaker = Speaker { identity: "me".into(), version: "v".into() };
         let message: &[&[u8]] = &[
-            &[0x08, 1],                            // AUTH_QUERY
-            &[0x10, 1],                            // INET
-            &[0x18, 2],                            // TCP
-            &[0x22, 4, 192, 0, 2, 1],              // query_address
-            &[0x2a, 4, 192, 0, 2, 53],             // response_address
-            &[0x30, 0xe9, 0x29],                   // query_port
-            &[0x38, 53],                           // response_port
-            &[0x40, 0xac, 0x02],                   // query_time_sec
-            &[0x4d, 7, 0, 0, 0],                   // query_time_nsec
-            &[0x52, 3, b'a', b'b', b'c'],          // query_message
+            &[0x08, 1],                   // AUTH_QUERY
+            &[0x10, 1],                   // INET
+            &[0x18, 2],                   // TCP
+            &[0x22, 4, 192, 0, 2, 1],     // query_address
+            &[0x2a, 4, 192, 0, 2, 53],    // response_address
+            &[0x30, 0xe9, 0x29],          // query_port
+            &[0x38, 53],                  // response_port
+            &[0x40, 0xac, 0x02],          // query_time_sec
+            &[0x4d, 7, 0, 0, 0],          // query_time_nsec
+            &[0x52, 3, b'a', b'b', b'c'], // query_message
         ];
         let message = message.concat();
         let expected =

@@ -194,13 +194,18 @@ impl Writer {
         let mut looked = Instant::now();
         let mut chunk = Vec::with_capacity(CHUNK);
         loop {
+            let stops = self.shared.stops();
+            if stops {
+                // What was sampled is written yet; it gets no more.
+                subscription.events.close();
+            }
             let frames = gather(&mut subscription, &speaker, &mut chunk);
             if frames > 0 {
                 sink.write(&chunk)?;
                 self.shared.state().frames += frames;
             }
             chunk.clear();
-            if self.shared.stops() {
+            if stops && frames == 0 {
                 return sink.end();
             }
             if self.shared.looks() || looked.elapsed() >= LOOK {
@@ -212,7 +217,8 @@ impl Writer {
                 }
             }
             if frames == 0 {
-                self.shared.wait(IDLE);
+                // Orders are looked at above.
+                let _ = self.shared.wait(IDLE);
             }
         }
     }

@@ -65,7 +65,8 @@ pub fn shake_hands(peer: &mut (impl Read + Write)) -> io::Result<()> {
     while !fields.is_empty() {
         let (field, rest) = split(fields)?;
         let (len, rest) = split(rest)?;
-        let (value, rest) = rest.split_at_checked(len as usize).ok_or_else(|| broken("a field is cut short"))?;
+        let (value, rest) =
+            rest.split_at_checked(len as usize).ok_or_else(|| broken("a field is cut short"))?;
         named |= field == FIELD_CONTENT_TYPE;
         ours |= field == FIELD_CONTENT_TYPE && value == CONTENT_TYPE;
         fields = rest;

@@ -55,6 +55,8 @@ pub const PROGRAMS: &[Program] = &[
     module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
+    program("dnstap-ldns", "dnstap-ldns", false),
+    program("fstrm_capture", "fstrm-bin", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.

@@ -101,9 +101,8 @@ fn outcomes_are_those_that_end_a_query_unless_named() {
 
 #[test]
 fn mistakes_are_told() {
-    let parse = |name, client, rtype, outcome, path| {
-        Filter::parse(name, client, rtype, outcome, path).unwrap_err()
-    };
+    let parse =
+        |name, client, rtype, outcome, path| Filter::parse(name, client, rtype, outcome, path).unwrap_err();
     assert!(parse(Some("a..b"), None, None, None, None).contains("\"a..b\" is not a name"));
     assert!(parse(None, Some("198.51.100.7/24"), None, None, None).contains("198.51.100.0/24"));
     assert!(parse(None, Some("near"), None, None, None).contains("is not a client"));
