@@ -285,7 +285,8 @@ fn read(path: &Path) -> Vec<String> {
 fn find<'m>(messages: &'m [String], lines: &[&str]) -> &'m str {
     let has = |message: &&String| {
         lines.iter().all(|line| {
-            message.lines().any(|found| found.trim().trim_start_matches(';').replace('\t', " ") == *line)
+            let plain = |found: &str| found.trim().trim_start_matches(';').trim().replace('\t', " ");
+            message.lines().any(|found| plain(found) == *line)
         })
     };
     let mut found = messages.iter().filter(has);
@@ -320,14 +321,12 @@ fn check(messages: &[String], identity: &str) {
     ] {
         let family = format!("socket_family: {family}");
         let protocol = format!("socket_protocol: {protocol}");
-        let (client, server) = (format!("query_address: {client}"), format!("response_address: {server}"));
+        let (client, server) =
+            (format!("query_address: \"{client}\""), format!("response_address: \"{server}\""));
         let question = format!("{name} IN {qtype}");
-        let header = |rcode: &str| format!("; ->>HEADER<<- opcode: QUERY, rcode: {rcode}, id: {id}");
+        let header = |rcode: &str| format!("->>HEADER<<- opcode: QUERY, rcode: {rcode}, id: {id}");
         let both = [&*speaker, "response_port: 53", &family, &protocol, &client, &server, &question];
         let (asked, answered) = (header("NOERROR"), header(rcode));
-        // `find` takes semicolons off the front.
-        let plain = |header: &str| header.trim_start_matches(';').trim().to_owned();
-        let (asked, answered) = (plain(&asked), plain(&answered));
         let query = find(messages, &[&both[..], &["type: AUTH_QUERY", &asked]].concat());
         let reply = find(messages, &[&both[..], &["type: AUTH_RESPONSE", &answered]].concat());
         let port =
