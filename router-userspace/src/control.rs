@@ -8,31 +8,45 @@ use axum::Json;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::IntoParams;
 
 use crate::audit::Who;
 use crate::dns;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
 use crate::settings;
+use crate::trace::Hub;
 
 mod change;
+mod door;
+mod openapi;
+mod page;
 mod peer;
+mod refusal;
 mod report;
+mod serve;
+mod stall;
 mod trace;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
-pub use peer::Peer;
+pub use door::{Door, ListenerReport};
+pub use peer::{Groups, Peer};
+pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
     DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts,
     ReloadReport, StatusReport, TraceReport,
 };
-pub use trace::{TraceLine, TraceQuery, Traced, trace_routes};
+pub use serve::{serve_tcp, serve_unix};
+pub use trace::{TraceLine, TraceQuery, Traced};
+
+use refusal::Refusal;
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {
@@ -40,6 +54,8 @@ pub enum Request {
     Status(oneshot::Sender<StatusReport>),
     /// An explanation.
     Explain(Question, oneshot::Sender<Explanation>),
+    /// Those who read queries along.
+    Readers(oneshot::Sender<Arc<Hub>>),
     /// What the userspace server answers from.
     Service(oneshot::Sender<Arc<dns::Service>>),
     /// Load the configuration anew; answered when it serves, or with every mistake.
@@ -51,18 +67,27 @@ pub enum Request {
 }
 
 /// Query string of `/v1/explain`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ExplainQuery {
+    /// The name asked for.
     name: String,
+    /// The type asked for: A, AAAA, CNAME, MX, TYPE65, …
     #[serde(rename = "type", default = "default_type")]
     rtype: String,
+    /// Source address of the query.
+    #[param(value_type = String)]
     client: IpAddr,
+    /// EDNS Client Subnet of the query, as 203.0.113.0/24.
     ecs: Option<String>,
 }
 
 /// Query string of `/v1/map`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct MapQuery {
+    /// Address of a client.
+    #[param(value_type = String)]
     address: IpAddr,
 }
 
@@ -70,26 +95,27 @@ fn default_type() -> String {
     String::from("A")
 }
 
-/// A failure as the API tells it: status and one line of text.
-struct Refusal(StatusCode, String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, self.1 + "\n").into_response()
-    }
-}
-
 type Requests = State<mpsc::Sender<Request>>;
 
-/// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
-/// served with [`Peer`] as connect info.
-pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
-    read_only(requests.clone()).merge(change::routes(requests, admin_group))
+/// What the control socket offers, over a way to the agent's loop: to look for those who may connect, changes for
+/// root and the admin group. To be served by [`serve_unix`] with the same groups.
+pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
+    looks(requests.clone())
+        .merge(change::routes(requests.clone(), groups.admin.clone()))
+        .merge(trace::routes(requests, groups.admin.clone()))
+        .layer(from_fn_with_state(groups, peer::admit_looking))
+        .layer(from_fn(refusal::in_json))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.
 pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
+    looks(requests).layer(from_fn(refusal::in_json))
+}
+
+fn looks(requests: mpsc::Sender<Request>) -> Router {
     Router::new()
+        .route("/", get(page::page))
+        .route("/v1/openapi.json", get(openapi::document))
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
@@ -108,16 +134,40 @@ async fn ask<T>(
     answer.await.map_err(|_| gone())
 }
 
+/// Everything that the agent knows of itself.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "look",
+    responses(
+        (status = 200, description = "the status", body = StatusReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal> {
     ask(&requests, Request::Status).await.map(Json)
 }
 
+/// Figures for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "look",
+    responses(
+        (status = 200, description = "the figures", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
     let report = ask(&requests, Request::Status).await?;
     let kind = [(axum::http::header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
     Ok((kind, crate::metrics::render(&report)).into_response())
 }
 
+/// What a query is answered with, and why.
+#[utoipa::path(
+    get, path = "/v1/explain", tag = "look", params(ExplainQuery),
+    responses(
+        (status = 200, description = "the explanation", body = Explanation),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn explain(
     State(requests): Requests,
     Query(query): Query<ExplainQuery>,
@@ -127,6 +177,14 @@ async fn explain(
     ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
 }
 
+/// What is known of a client's address, and what profiles make of it.
+#[utoipa::path(
+    get, path = "/v1/map", tag = "look", params(MapQuery),
+    responses(
+        (status = 200, description = "what is known", body = MappedAddress),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn map(
     State(requests): Requests,
     Query(query): Query<MapQuery>,

@@ -238,7 +238,7 @@ fn netns_trace_keeps_to_its_rate_and_says_so() {
     let trace = Trace::start(&agent, &pair.server, &[]);
     agent.kill();
     let output = trace.child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(5));
     assert!(String::from_utf8_lossy(&output.stderr).contains("the agent has ended"));
     // The next one finds the fast path as it was left, and switches off what nobody reads.
     let agent = Agent::start(&pair.server, folder.path(), &[]);
@@ -267,7 +267,7 @@ fn netns_trace_is_not_for_everybody() {
         .arg(folder.path().join("control.sock"));
     let output = command.output().expect("setpriv is there");
     let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.contains("what clients ask is for root"), "{told}");
     agent.terminate();
 }

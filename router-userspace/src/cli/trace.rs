@@ -6,12 +6,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use jiff::Timestamp;
 
+use super::exit::{Exit, Failure};
 use super::{AgentAddress, Format, client};
 use crate::config::duration_of;
 use crate::control::{TraceLine, TraceQuery, Traced};
@@ -111,7 +112,9 @@ impl Trace {
         match read {
             // The time is over, or there are enough.
             client::End::Closed if self.time.is_some() || self.count == Some(shown) => Ok(()),
-            client::End::Closed => bail!("the agent has ended"),
+            client::End::Closed => {
+                Err(Failure::new(Exit::Unanswered, String::from("the agent has ended")).into())
+            }
             client::End::Enough => Ok(()),
         }
     }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,11 +18,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::Frame;
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, interval_at};
+use utoipa::{IntoParams, ToSchema};
 
-use super::{Peer, Refusal};
+use super::peer::named;
+use super::{ErrorReport, Peer, Refusal, Request, ask};
 use crate::dns::{Shown, Transport, show_reply, type_name};
-use crate::trace::{Event, Filter, Hub, Path, Subscription, Tally, Wanted};
+use crate::trace::{Event, Filter, Path, Subscription, Tally, Wanted};
 
 /// How often the reader is told how much it missed; it is also how soon one that has gone is noticed.
 const BEAT: Duration = Duration::from_secs(1);
@@ -35,7 +37,8 @@ const MOST_PER_SECOND: u32 = 100_000;
 const BATCH: u64 = 128;
 
 /// Query string of `/v1/trace`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct TraceQuery {
     /// Pattern of names.
     pub name: Option<String>,
@@ -62,7 +65,7 @@ pub struct TraceQuery {
 }
 
 /// One line of the response.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceLine {
     /// A query.
@@ -72,7 +75,7 @@ pub enum TraceLine {
 }
 
 /// A query as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Traced {
     /// When, in UTC (RFC 3339).
     pub time: String,
@@ -81,8 +84,10 @@ pub struct Traced {
     /// The interface that it came in on, of the fast path.
     pub interface: Option<String>,
     /// Where from.
+    #[schema(value_type = String)]
     pub client: SocketAddr,
     /// Where to.
+    #[schema(value_type = String)]
     pub server: SocketAddr,
     /// `udp` or `tcp`.
     pub transport: String,
@@ -165,29 +170,39 @@ impl fmt::Display for Traced {
     }
 }
 
-/// What the routes work with.
+/// What those find on the control socket who may read queries along.
+pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
+    Router::new().route("/v1/trace", get(trace)).with_state(Readers { requests, admin_group })
+}
+
+/// What the route works with.
 #[derive(Clone)]
 struct Readers {
-    hub: Arc<Hub>,
+    requests: mpsc::Sender<Request>,
     admin_group: Option<String>,
 }
 
-/// `/v1/trace`, for root and the members of `admin_group`. To be served with [`Peer`] as connect info.
-pub fn trace_routes(hub: Arc<Hub>, admin_group: Option<String>) -> Router {
-    Router::new().route("/v1/trace", get(trace)).with_state(Readers { hub, admin_group })
-}
-
+/// Sampled queries as they come, one `TraceLine` a line.
+#[utoipa::path(
+    get, path = "/v1/trace", tag = "trace", params(TraceQuery),
+    responses(
+        (status = 200, description = "a tally, then queries, with a tally each second and at the end", body = TraceLine, content_type = "application/x-ndjson"),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 409, description = "three read already", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn trace(
-    State(Readers { hub, admin_group }): State<Readers>,
+    State(Readers { requests, admin_group }): State<Readers>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     Query(query): Query<TraceQuery>,
 ) -> Result<Response, Refusal> {
-    if !peer.is_admin(admin_group.clone()).await {
+    if !peer.may_change() {
         let also = match admin_group {
             Some(group) => format!("root and members of the group {group}"),
             None => String::from("root (server.admin_group names a group that may as well)"),
         };
-        let who = peer.who().user;
+        let who = named(&peer).await;
         return Err(Refusal(StatusCode::FORBIDDEN, format!("what clients ask is for {also}, not for {who}")));
     }
     let bad = |why| Refusal(StatusCode::BAD_REQUEST, why);
@@ -205,6 +220,7 @@ async fn trace(
         let why = format!("sample is at least 1, per_second 1 to {MOST_PER_SECOND}");
         return Err(bad(why));
     }
+    let hub = ask(&requests, Request::Readers).await?;
     let subscription = hub.subscribe(&Wanted { filter, sample, per_second }).map_err(|_| {
         Refusal(StatusCode::CONFLICT, String::from("three traces run already; end one of them"))
     })?;

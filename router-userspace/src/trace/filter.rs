@@ -15,7 +15,7 @@ use super::Event;
 use crate::{dns, pattern};
 
 /// Who answered, or handed on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Path {
     /// The XDP program.

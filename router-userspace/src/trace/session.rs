@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use router_common::trace::{Rule, WINDOW_BITS};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::filter::Filter;
 use super::{Event, Wanted};
@@ -17,7 +18,7 @@ use crate::datapath;
 const WINDOWS: u32 = 8;
 
 /// What a reader got, and what not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
     /// Queries that were handed to it.
     pub sampled: u64,

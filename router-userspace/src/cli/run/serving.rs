@@ -17,7 +17,7 @@ use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{OverridesReport, ReloadReport, Request};
+use crate::control::{Door, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
@@ -39,6 +39,8 @@ pub(super) struct Serving {
     pub(super) tap: Tap,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
+    /// Listeners of the API.
+    pub(super) doors: Vec<Arc<Door>>,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,
@@ -87,6 +89,7 @@ impl Serving {
             Request::Explain(question, reply) => {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
+            Request::Readers(reply) => drop(reply.send(Arc::clone(self.counts.readers()))),
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
             Request::Reload(who, reply) => self.reload(who, Some(reply)),
             Request::Overrides(reply) => {

@@ -58,6 +58,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
                 DnstapReport { target: output.settings().target.to_string(), open, frames, error }
             }),
         },
+        api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {
             engine.next_probe(target).map(|next| match next {
