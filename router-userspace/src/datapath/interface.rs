@@ -74,7 +74,7 @@ impl Interface {
 }
 
 /// Octets of `struct nlmsghdr` and of `struct ifinfomsg`.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
 /// Attributes inside `IFLA_XDP` (`linux/if_link.h`).
 const XDP_ATTACHED: u16 = 2;
@@ -93,16 +93,16 @@ fn get_link(index: u32) -> [u8; HEADER + LINK_HEADER] {
     message
 }
 
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(octets.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Splits a run of netlink attributes into type and content; what is cut short ends it.
-fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);

@@ -8,6 +8,7 @@
 //!
 //! All of it concerns the network and mount namespaces of the calling thread.
 
+mod addresses;
 mod attach;
 mod capacity;
 mod instance;
@@ -231,6 +232,7 @@ impl Datapath {
         let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
             instance.install(tables, placement, serial)?;
+            start::follow_addresses(&instance, &self.places)?;
             instance.set_deadline(deadline);
             exchange(&pinned.links, &self.instance, &instance)
         })();
@@ -252,7 +254,7 @@ impl Datapath {
     /// When an interface that came back cannot be attached to; the others have been looked at.
     pub fn refresh(&mut self) -> Result<bool> {
         let mut changed = false;
-        let mut first_error = Ok(());
+        let mut first_error = self.follow_addresses();
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
             let Ok(now) = Interface::find(&attached.name) else { continue };
             if let Some(pinned) = &mut self.pinned
@@ -276,6 +278,15 @@ impl Datapath {
             attached.mac = now.mac;
         }
         first_error.map(|()| changed)
+    }
+
+    /// Takes note of the machine's addresses, whose packets pass ([`abi::Locals`]); at once, whatever is
+    /// installed.
+    fn follow_addresses(&self) -> Result<()> {
+        if self.pinned.is_some() {
+            start::follow_addresses(&self.instance, &self.places)?;
+        }
+        Ok(())
     }
 
     /// Changes the active generation, operation by operation in the order given: memory writes, no system

@@ -514,6 +514,28 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// A request to the kernel's routing socket (rtnetlink) in the thread's network namespace, and its answer.
 pub fn route_request(request: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = route_socket(request)?;
+    let mut answer = vec![0u8; 1 << 16];
+    let received = receive(&socket, &mut answer)?;
+    answer.truncate(received);
+    Ok(answer)
+}
+
+/// A request for everything of a kind (`NLM_F_DUMP`); each answer, until the last, is handed to `take`, which
+/// says whether it wants more.
+pub fn route_dump(request: &[u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let socket = route_socket(request)?;
+    let mut answer = vec![0u8; 1 << 16];
+    loop {
+        let received = receive(&socket, &mut answer)?;
+        if received == 0 || !take(answer.get(..received).unwrap_or_default()) {
+            return Ok(());
+        }
+    }
+}
+
+/// A routing socket that a request was sent on.
+fn route_socket(request: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let socket =
         unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
@@ -521,17 +543,15 @@ pub fn route_request(request: &[u8]) -> io::Result<Vec<u8>> {
         return Err(io::Error::last_os_error());
     }
     let socket = owned(socket);
-    let mut answer = vec![0u8; 1 << 16];
     // SAFETY: reads `request`, whose length is given.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), size_of_val(request), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
+fn receive(socket: &OwnedFd, answer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: writes at most the length of `answer`.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    answer.truncate(received);
-    Ok(answer)
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// Index of an interface of the thread's network namespace.
