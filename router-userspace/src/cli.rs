@@ -13,6 +13,7 @@ use serde::Serialize;
 mod change;
 mod check;
 mod client;
+mod doctor;
 mod explain;
 mod map;
 mod probe;
@@ -52,6 +53,8 @@ enum Command {
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Look at this machine: what keeps xroute from answering, or from answering fast, and what to do.
+    Doctor(doctor::Doctor),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
 }
@@ -101,6 +104,12 @@ pub fn main() -> ExitCode {
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => {
             return match probe.execute() {
+                Ok(code) => code,
+                Err(error) => failed(&error),
+            };
+        }
+        Command::Doctor(doctor) => {
+            return match doctor.execute() {
                 Ok(code) => code,
                 Err(error) => failed(&error),
             };

@@ -46,6 +46,7 @@ use reply::Reply;
 pub use server::{Server, serve};
 pub use show::{Shown, record_type, show, type_name};
 use tsig::Standing;
+pub use udp::RECEIVE_BUFFER;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {

@@ -75,7 +75,7 @@ impl Interface {
 
 /// Octets of `struct nlmsghdr` and of `struct ifinfomsg`.
 pub(super) const HEADER: usize = 16;
-const LINK_HEADER: usize = 16;
+pub(super) const LINK_HEADER: usize = 16;
 /// Attributes inside `IFLA_XDP` (`linux/if_link.h`).
 const XDP_ATTACHED: u16 = 2;
 const XDP_PROGRAM: u16 = 4;
@@ -143,6 +143,21 @@ fn parse(message: &[u8]) -> io::Result<Interface> {
         }
     }
     Ok(found)
+}
+
+/// The programs that an `IFLA_XDP` names, with where they run.
+pub(super) fn xdp_programs(content: &[u8]) -> Vec<(&'static str, u32)> {
+    let mut found = Interface {
+        name: String::new(),
+        index: 0,
+        mac: [0; 6],
+        mtu: 0,
+        native: None,
+        generic: None,
+        offloaded: None,
+    };
+    parse_xdp(content, &mut found);
+    found.programs().collect()
 }
 
 fn parse_xdp(content: &[u8], found: &mut Interface) {

@@ -11,13 +11,16 @@
 mod addresses;
 mod attach;
 mod capacity;
+mod ethtool;
 mod instance;
 mod interface;
 mod mapped;
+mod netdev;
 pub mod object;
 mod pins;
 mod program;
 mod start;
+pub mod survey;
 mod sys;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
