@@ -176,7 +176,7 @@ fn place(topic: &str, interface: &Interface) -> Finding {
             "its driver has no native XDP: generic XDP is used",
             "each query costs a socket buffer, several times as much",
         )
-        .remedy("none but another driver or network card; interfaces = [] answers in userspace"),
+        .remedy("another driver or network card is the only way; interfaces = [] answers in userspace"),
         None => Finding::note(
             topic,
             "the kernel does not say whether its driver has native XDP (Linux 6.3 does)",
@@ -331,6 +331,10 @@ fn offloads(topic: &str, interface: &Interface) -> Vec<Finding> {
     findings
 }
 
+fn receiving(queues: u32) -> String {
+    if queues == 1 { "1 queue receives".into() } else { format!("{queues} queues receive") }
+}
+
 fn queues(topic: &str, interface: &Interface) -> Vec<Finding> {
     let name = &interface.name;
     let mut findings = Vec::new();
@@ -340,13 +344,13 @@ fn queues(topic: &str, interface: &Interface) -> Vec<Finding> {
             findings.push(
                 Finding::note(
                     topic,
-                    format!("{now} queues receive, for {} CPUs; the device has up to {most}", interface.cpus),
+                    format!("{}, for {} CPUs; the device has up to {most}", receiving(now), interface.cpus),
                     "each queue is served by one CPU at a time: that many CPUs answer",
                 )
                 .remedy(format!("ethtool -L {name} combined {best} (or rx {best})")),
             );
         } else {
-            findings.push(Finding::ok(topic, format!("{now} queues receive, for {} CPUs", interface.cpus)));
+            findings.push(Finding::ok(topic, format!("{}, for {} CPUs", receiving(now), interface.cpus)));
         }
         if now > 1 && interface.spread == Some(false) {
             findings.push(

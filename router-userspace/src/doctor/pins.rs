@@ -73,7 +73,8 @@ fn place(pins: &Pins) -> Finding {
         Finding::note(TOPIC, found, "that needs CAP_SYS_ADMIN, which the systemd unit does not give")
             .remedy(remedy)
     } else {
-        Finding::warning(TOPIC, found, "for which this process has no right").remedy(remedy)
+        Finding::warning(TOPIC, found, "mounting needs CAP_SYS_ADMIN, which this process lacks")
+            .remedy(remedy)
     }
 }
 

@@ -14,8 +14,8 @@ listen     = ["192.0.2.53:53"]
 
 [[zone]]
 name = "doctor.invalid"
-soa  = { mname = "ns.doctor.invalid.", rname = "root.doctor.invalid.", serial = 1, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
-ns   = ["ns.doctor.invalid."]
+soa  = { mname = "ns.elsewhere.invalid.", rname = "root.doctor.invalid.", serial = 1, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }
+ns   = ["ns.elsewhere.invalid."]
 
 [[profile]]
 name   = "w"
