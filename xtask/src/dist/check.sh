@@ -45,7 +45,7 @@ answers() { # within ten seconds, this
 start() {
     # As the unit does.
     command=$(sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/xroute.service")
-    in_root $command >"$place/log" 2>&1 &
+    (exec env -i PATH=/usr/bin:/bin LC_ALL=C chroot "$root" $command) >"$place/log" 2>&1 &
     agent=$!
 }
 stop() {
