@@ -45,8 +45,13 @@ answers() { # within ten seconds, this
 start() {
     # As the unit does.
     command=$(sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/xroute.service")
-    (exec env -i PATH=/usr/bin:/bin LC_ALL=C chroot "$root" $command) >"$place/log" 2>&1 &
+    (exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C chroot "$root" $command) >"$place/log" 2>&1 &
     agent=$!
+    for _ in $(seq 100); do
+        ! grep -q 'serving DNS' "$place/log" || return 0
+        sleep 0.2
+    done
+    fail "the agent does not start"
 }
 stop() {
     kill "$agent"
