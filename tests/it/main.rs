@@ -3,6 +3,7 @@
 //! Names that begin with `bpf_` load BPF programs, with `netns_` make network namespaces; both need root.
 
 mod agent;
+mod api;
 mod cases;
 mod conformance;
 mod corpus;
@@ -13,6 +14,7 @@ mod doctor;
 mod examples;
 mod health;
 mod large;
+mod lifecycle;
 mod mutation;
 mod options;
 mod packets;

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Args;
 use nix::unistd::{Gid, Group};
 
+use super::exit::Exit;
 use super::{AgentAddress, DEFAULT_CONFIG, Format, client};
 use crate::doctor::agent::{Agent, Answer};
 use crate::doctor::gather::{Scope, examine, files};
@@ -35,7 +35,7 @@ pub struct Doctor {
 
 impl Doctor {
     /// Examines and prints; failed when there is a finding of that kind.
-    pub fn execute(self) -> anyhow::Result<ExitCode> {
+    pub fn execute(self) -> anyhow::Result<Exit> {
         let files = files(&self.config);
         let configured = files.config.as_ref().map(|config| config.server.control.clone());
         let socket = match self.agent.path(None)? {
@@ -47,7 +47,7 @@ impl Doctor {
         let scope = Scope { interfaces: self.interface, config: self.config, pin_dir: self.pin_dir };
         let report = examine(&scope, &files, agent);
         super::print_as(self.format, &report)?;
-        Ok(if report.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.failures == 0 { Exit::Done } else { Exit::Failed })
     }
 }
 

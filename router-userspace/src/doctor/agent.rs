@@ -214,7 +214,7 @@ mod tests {
         let mut idle = status();
         idle.uptime_seconds = 3600;
         idle.interfaces =
-            vec![InterfaceReport { name: "eth0".into(), mode: "native".into(), why_not_native: None }];
+            vec![InterfaceReport { name: "eth0".into(), mode: "native".into(), why_not_native: None, away: false }];
         assert_eq!(bad(idle.clone()), []);
         idle.counters.insert("server_records".into(), 100);
         assert_eq!(bad(idle)[0].level, Level::Warning);

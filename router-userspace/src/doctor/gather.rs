@@ -164,7 +164,7 @@ fn interfaces(scope: &Scope, settings: Option<&Server>, agent: &Agent, pins: &Pi
             facts.attached = status
                 .interfaces
                 .iter()
-                .find(|interface| interface.name == name)
+                .find(|interface| interface.name == name && !interface.away)
                 .map(|interface| (interface.mode.clone(), interface.why_not_native.clone()));
             // What the agent has attached is its own, wherever it is pinned.
             if facts.attached.is_some() {

@@ -54,10 +54,6 @@ pub fn make(stage: &Path, binary: &Path, version: &str) -> Result<()> {
 
 /// Manual pages and completions, as the program prints them.
 fn from_program(stage: &Path, program: &Path) -> Result<()> {
-    let help = shell::output(shell::command(program).arg("--help"))?;
-    if !help.contains("completions") {
-        return Ok(());
-    }
     let pages = stage.join("usr/share/man/man1");
     fs::create_dir_all(&pages).with_context(|| format!("cannot make {}", pages.display()))?;
     shell::run(shell::command(program).arg("man").arg(&pages))?;
