@@ -14,6 +14,7 @@ mod change;
 mod check;
 mod client;
 mod complete;
+mod doctor;
 pub mod exit;
 mod explain;
 mod man;
@@ -58,6 +59,8 @@ enum Command {
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Look at this machine: what keeps xroute from answering, or from answering fast, and what to do.
+    Doctor(doctor::Doctor),
     /// Start the agent's program anew (another version of it, say) and hand everything over; no query is lost.
     Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Reload(reload) => reload.execute(),
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => return ended(probe.execute(), json),
+        Command::Doctor(doctor) => return ended(doctor.execute(), json),
         Command::Endpoint(endpoint) => endpoint.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),

@@ -53,6 +53,7 @@ use reply::Reply;
 pub use server::{Connection, Heir, Server, serve, serve_on};
 pub use show::{Shown, record_type, show, show_reply, type_name};
 use tsig::Standing;
+pub use udp::RECEIVE_BUFFER;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {

@@ -15,6 +15,7 @@ mod csv;
 pub mod datapath;
 pub mod dns;
 pub mod dnstap;
+pub mod doctor;
 pub mod explain;
 pub mod fault;
 pub mod feed;

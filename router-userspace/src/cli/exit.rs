@@ -37,7 +37,7 @@ impl Exit {
         match self {
             Self::Done => "done; after a change: the fast path shows it; `probe`: healthy",
             Self::Failed => {
-                "failed, or refused by the agent; nothing is changed; `check`: not valid; `probe`: not healthy"
+                "failed, or refused by the agent; nothing is changed; `check`: not valid; `probe`: not healthy; `doctor`: a failure was found"
             }
             Self::Usage => "the command line is not understood",
             Self::Unreachable => "no agent listens on the control socket",

@@ -9,18 +9,20 @@
 //! cells that nothing refers to, then the one word that refers to them.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use router_common::abi::{
-    Cell, Control, Generation, HALVES, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
+    Cell, Control, Generation, HALVES, Interface, Line, Locals, LocationEntry, LocationKey4, LocationKey6,
     MAX_INTERFACES, Owner, map,
 };
 use router_common::counter::Counter;
 use router_common::diff::Operation;
 use router_common::tables::Tables;
 
+use super::addresses;
 use super::capacity::{Capacity, OutOfRoom};
 use super::mapped::{MappedArray, Words};
 use super::program::Loaded;
@@ -47,6 +49,7 @@ pub struct Instance {
     answers: MappedArray<u64>,
     cells: MappedArray<Cell>,
     lines: MappedArray<Line>,
+    locals: MappedArray<Locals>,
     /// CPUs that a per-CPU map has values for.
     cpus: usize,
     /// Whether no run can be in the half that is not active.
@@ -79,6 +82,7 @@ impl Instance {
         let answers = mapped::<u64>(find(&maps, map::ANSWERS)?, map::ANSWERS)?;
         let cells = mapped::<Cell>(find(&maps, map::CELLS)?, map::CELLS)?;
         let lines = mapped::<Line>(find(&maps, map::LINES)?, map::LINES)?;
+        let locals = mapped::<Locals>(find(&maps, map::LOCALS)?, map::LOCALS)?;
         for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
             let info = sys::map_info(find(&maps, name)?).with_context(|| format!("cannot ask for {name}"))?;
             if info.max_entries as usize != HALVES || info.value_size != 4 {
@@ -110,6 +114,7 @@ impl Instance {
             answers,
             cells,
             lines,
+            locals,
             cpus,
             quiet: false,
             barrier: sys::Barrier::new().ok(),
@@ -328,6 +333,23 @@ impl Instance {
     /// Takes over another instance's deadline.
     pub fn set_deadline(&self, deadline: u32) {
         self.control.exchange(0, |old| Control::new(Control(old).half(), Control(old).flags(), deadline).0);
+    }
+
+    /// Sets the sources that pass because they are the machine's own or broadcast addresses; what does not
+    /// fit is left out, from the end. Returns whether something changed.
+    ///
+    /// The program reads the list meanwhile, so that an address that stays keeps its place.
+    pub fn set_locals(&self, addresses: &[Ipv4Addr]) -> bool {
+        let old = self.locals.read(0).unwrap_or(Locals::EMPTY);
+        let new = addresses::placed(&old, addresses);
+        if new == old {
+            return false;
+        }
+        // Whatever is in either list is looked for until the new one stands.
+        let both = Locals { filter: old.filter | new.filter, count: old.count.max(new.count), ..old };
+        self.locals.write(0, &[both])
+            && self.locals.write(0, &[Locals { filter: both.filter, count: both.count, ..new }])
+            && self.locals.write(0, &[new])
     }
 
     /// The counters, summed over the CPUs; the index is the [`Counter`].

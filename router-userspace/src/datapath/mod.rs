@@ -8,15 +8,19 @@
 //!
 //! All of it concerns the network and mount namespaces of the calling thread.
 
+mod addresses;
 mod attach;
 mod capacity;
+mod ethtool;
 mod instance;
 mod interface;
 mod mapped;
+mod netdev;
 pub mod object;
 mod pins;
 mod program;
 mod start;
+pub mod survey;
 mod sys;
 mod tap;
 
@@ -303,6 +307,7 @@ impl Datapath {
         let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
             instance.install(tables, placement, serial)?;
+            start::follow_addresses(&instance, &self.places)?;
             instance.set_deadline(deadline);
             exchange(&pinned.links, &self.instance, &instance)
         })();
@@ -324,7 +329,7 @@ impl Datapath {
     /// When an interface that came back cannot be attached to; the others have been looked at.
     pub fn refresh(&mut self) -> Result<bool> {
         let mut changed = false;
-        let mut first_error = Ok(());
+        let mut first_error = self.follow_addresses();
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
             let Ok(now) = Interface::find(&attached.name) else {
                 if !std::mem::replace(&mut attached.away, true) {
@@ -354,6 +359,15 @@ impl Datapath {
             attached.away = false;
         }
         first_error.map(|()| changed)
+    }
+
+    /// Takes note of the machine's addresses, whose packets pass ([`abi::Locals`]); at once, whatever is
+    /// installed.
+    fn follow_addresses(&self) -> Result<()> {
+        if self.pinned.is_some() {
+            start::follow_addresses(&self.instance, &self.places)?;
+        }
+        Ok(())
     }
 
     /// Changes the active generation, operation by operation in the order given: memory writes, no system
