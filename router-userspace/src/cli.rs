@@ -15,6 +15,7 @@ mod check;
 mod client;
 mod explain;
 mod map;
+mod plan;
 mod probe;
 mod reload;
 mod run;
@@ -42,6 +43,14 @@ enum Command {
     Explain(explain::Explain),
     /// Load the configuration anew; done when the fast path answers from it.
     Reload(reload::Reload),
+    /// Say what another configuration would change: names, endpoints, and which clients' answers.
+    Plan(plan::Plan),
+    /// Put a configuration into service, unless the limits forbid it; done when the fast path answers from it.
+    Apply(plan::Apply),
+    /// List the configurations that served last, and are kept.
+    Generations(plan::Generations),
+    /// Return to one of them; done when the fast path answers from it.
+    Rollback(plan::Rollback),
     /// Say what is known of a client's address, and what profiles make of it.
     Map(map::Map),
     /// Probe an endpoint now, and print exactly what is sent and got.
@@ -98,6 +107,15 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.execute(),
         Command::Explain(explain) => explain.execute(),
         Command::Reload(reload) => reload.execute(),
+        Command::Plan(plan) => {
+            return match plan.execute() {
+                Ok(code) => code,
+                Err(error) => failed(&error),
+            };
+        }
+        Command::Apply(apply) => apply.execute(),
+        Command::Generations(generations) => generations.execute(),
+        Command::Rollback(rollback) => rollback.execute(),
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => {
             return match probe.execute() {

@@ -15,17 +15,21 @@ use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::agent::Basis;
 use crate::audit::Who;
 use crate::dns;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
+use crate::reload::{Standing, Wanted};
 use crate::settings;
 
 mod change;
+mod generations;
 mod peer;
 mod report;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
+pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, PlanWanted, Rollback};
 pub use peer::Peer;
 pub use report::{
     EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
@@ -40,8 +44,10 @@ pub enum Request {
     Explain(Question, oneshot::Sender<Explanation>),
     /// What the userspace server answers from.
     Service(oneshot::Sender<Arc<dns::Service>>),
-    /// Load the configuration anew; answered when it serves, or with every mistake.
-    Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
+    /// Put a configuration in place of what runs; answered when it serves, or with every mistake.
+    Load(Who, Wanted, oneshot::Sender<Result<LoadReport, String>>),
+    /// Where the agent stands, to make a plan beside its loop.
+    Standing(oneshot::Sender<(Standing, Basis)>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
     /// Others of them; answered when the fast path shows it, or with why not.
@@ -82,7 +88,10 @@ type Requests = State<mpsc::Sender<Request>>;
 /// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
 /// served with [`Peer`] as connect info.
 pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
-    read_only(requests.clone()).merge(change::routes(requests, admin_group))
+    read_only(requests.clone())
+        .merge(generations::socket_only(requests.clone()))
+        .merge(generations::routes(requests.clone(), admin_group.clone()))
+        .merge(change::routes(requests, admin_group))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.

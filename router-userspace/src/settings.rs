@@ -10,11 +10,13 @@ use router_common::name::Name;
 
 mod cookies;
 mod key;
+mod limits;
 mod rate_limit;
 mod secondaries;
 
 pub use cookies::{Cookies, Secret};
 pub use key::{Algorithm, Key};
+pub use limits::ChangeLimits;
 pub use rate_limit::RateLimit;
 pub use secondaries::{Allowed, Notified, Secondaries};
 
@@ -149,6 +151,8 @@ pub struct Server {
     pub dns: Arc<Dns>,
     /// `[probes]`.
     pub probes: Probes,
+    /// `[limits]`.
+    pub limits: ChangeLimits,
 }
 
 impl Default for Server {
@@ -166,6 +170,7 @@ impl Default for Server {
             state_dir: PathBuf::from("/var/lib/xroute"),
             dns: Arc::default(),
             probes: Probes::default(),
+            limits: ChangeLimits::default(),
         }
     }
 }

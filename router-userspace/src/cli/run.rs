@@ -13,22 +13,22 @@ use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
 use crate::audit::Who;
 use crate::clock::unix_now;
-use crate::config::{self, Config};
 use crate::datapath::{self, Datapath, Options, Start};
-use crate::feed::Stamped;
 use crate::probe::{Engine, Limits, Observed, targets_of};
-use crate::reload::LoadedFeed;
-use crate::{control, dns, reload, settings};
+use crate::reload::Wanted;
+use crate::{control, dns, settings};
 
 mod changes;
 mod descriptors;
 mod feeds;
+mod keeping;
 mod reloads;
 mod serving;
 mod state;
 mod status;
 
 use feeds::Feeds;
+use keeping::Keeping;
 use reloads::Reloads;
 use serving::{Serving, room};
 use state::Keeper;
@@ -62,39 +62,25 @@ impl Run {
     /// Runs until SIGTERM or SIGINT.
     pub fn execute(self) -> anyhow::Result<()> {
         env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
-        let (config, loaded) = self.load()?;
-        for warning in &config.warnings {
+        let start = keeping::start(&self.config)?;
+        for warning in &start.config.warnings {
             log::warn!("{warning}");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let ended = runtime.block_on(self.run(config, loaded));
+        let ended = runtime.block_on(self.run(start));
         runtime.shutdown_timeout(END);
         ended
     }
 
-    fn load(&self) -> anyhow::Result<(Config, Vec<LoadedFeed>)> {
-        let files = Stamped::default();
-        let at = unix_now();
-        match config::load_from(&self.config, &files) {
-            Ok(config) if config.server.listen.is_empty() => bail!(
-                "{}: nothing to listen on: [server] needs listen = [\"192.0.2.53:53\"]",
-                self.config.display()
-            ),
-            Ok(config) => {
-                let loaded = reload::loaded(&config, &files, at);
-                Ok((config, loaded))
-            }
-            Err(errors) => bail!("{} is not valid\n{errors}", self.config.display()),
-        }
-    }
-
-    async fn run(self, config: Config, loaded: Vec<LoadedFeed>) -> anyhow::Result<()> {
+    async fn run(self, start: keeping::Start) -> anyhow::Result<()> {
+        let keeping::Start { config, loaded, from } = start;
         let started = Instant::now();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let listener = control::bind(&config.server)?;
         let mut agent = state::resume(config)?;
+        let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
         descriptors::provide(&settings);
 
@@ -102,6 +88,9 @@ impl Run {
         let (serve, services) = watch::channel(Arc::new(agent.service()));
         let server = dns::serve(settings.listen.clone(), services, Arc::clone(&counts)).await?;
         let datapath = self.attach(&settings, &mut agent)?;
+        let serial =
+            datapath.as_ref().map_or(agent.compiled().tables.generation.serial, Datapath::active_generation);
+        let keeping = Keeping::new(store, &agent, from, serial);
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
@@ -134,6 +123,7 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeping,
             ends_again: None,
             started,
             loaded_at: unix_now(),
@@ -146,7 +136,7 @@ impl Run {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => serving.reload(Who::agent(), None),
+                _ = hangup.recv() => serving.load(Wanted::own(), Who::agent(), None),
                 _ = renewal.tick() => serving.keep_up()?,
                 _ = ends.tick() => serving.end_overrides(),
                 count = observed.recv_many(&mut batch, BATCH) => {

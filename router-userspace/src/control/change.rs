@@ -1,4 +1,4 @@
-//! Changes by an operator over the control socket: overrides, and the configuration anew.
+//! Changes by an operator over the control socket: overrides.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::peer::{Peer, admit};
 use super::report::ago;
-use super::{Refusal, ReloadReport, Request, Requests, ask};
+use super::{Refusal, Request, Requests, ask};
 use crate::overrides::{Changed, Override, Wanted};
 
 /// What is asked of the overrides.
@@ -112,7 +112,6 @@ impl fmt::Display for OverridesReport {
 /// What those who may change something find on the socket.
 pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
     Router::new()
-        .route("/v1/reload", post(reload))
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
         .route_layer(axum::middleware::from_fn_with_state(admin_group, admit))
@@ -126,14 +125,6 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)
-}
-
-async fn reload(
-    State(requests): Requests,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-) -> Result<Json<ReloadReport>, Refusal> {
-    let reloaded = ask(&requests, |reply| Request::Reload(peer.who(), reply)).await?;
-    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
 async fn add(

@@ -43,6 +43,11 @@ impl Peer {
         Who { user: name.unwrap_or_else(|| format!("uid {uid}")), uid: Some(uid), pid }
     }
 
+    /// Whether that is root, or the user that the agent runs as: somebody with the agent's own rights.
+    pub(super) fn is_agent_or_root(&self) -> bool {
+        self.0.is_some_and(|Credentials { uid, .. }| uid == 0 || uid == geteuid().as_raw())
+    }
+
     /// Whether changes are theirs to make.
     fn may_change(&self, admin_group: Option<&str>) -> bool {
         let Some(Credentials { uid, gid, .. }) = self.0 else { return false };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OverrideReport;
 use crate::feed::FeedKind;
+use crate::plan::Summary;
 
 mod health;
 
@@ -29,6 +30,9 @@ pub struct StatusReport {
     pub generation_age_seconds: u64,
     /// The configuration file.
     pub config: String,
+    /// What is to be known when something else than the configuration file runs.
+    #[serde(default)]
+    pub held: Option<String>,
     /// Whether a generation is being made.
     pub reloading: bool,
     /// Why the last reload was refused; none when the last one succeeded.
@@ -82,7 +86,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -98,6 +102,9 @@ pub struct ReloadReport {
     pub milliseconds: u64,
     /// What is probably not meant, with file and line.
     pub warnings: Vec<String>,
+    /// What it changed, in short.
+    #[serde(default)]
+    pub summary: Option<Summary>,
 }
 
 impl fmt::Display for ReloadReport {
@@ -106,7 +113,11 @@ impl fmt::Display for ReloadReport {
             f,
             "generation {} serves: {} zones, {} profiles, {} names, {} endpoints; made in {} ms",
             self.generation, self.zones, self.profiles, self.names, self.endpoints, self.milliseconds
-        )
+        )?;
+        match &self.summary {
+            Some(summary) => writeln!(f, "changed: {summary}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -150,6 +161,9 @@ impl fmt::Display for StatusReport {
             ago(self.generation_age_seconds),
             if self.reloading { ", another is being made" } else { "" }
         )?;
+        if let Some(held) = &self.held {
+            writeln!(f, "{held}")?;
+        }
         if let Some(why) = &self.last_reload_error {
             writeln!(f, "the last reload was refused:")?;
             for line in why.lines() {
