@@ -232,6 +232,11 @@ impl Atlas {
         self.runs6.stretches()
     }
 
+    /// Whether an IPv6 address is looked up as an IPv4 one. A stretch is wholly so or not at all.
+    pub fn is_folded(address: u128) -> bool {
+        special::folding_block(address) != 0
+    }
+
     /// Whether the client can make a difference to a profile or to what it nests: if not, no location
     /// is looked up and the scope is 0.
     pub fn looks_at_client(&self, profile: ProfileId) -> bool {

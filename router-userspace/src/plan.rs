@@ -340,3 +340,6 @@ fn shares(shares: &Shares) -> ShareReport {
     };
     ShareReport { a: both(&shares.a), aaaa: both(&shares.aaaa) }
 }
+
+#[cfg(test)]
+mod tests;

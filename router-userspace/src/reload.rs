@@ -440,4 +440,34 @@ monitor = "off"
         let refreshed = feeds(&both, &kinds, &agent.basis());
         assert!(refreshed.ready.is_none());
     }
+
+    #[test]
+    fn limits_bound_configurations_and_data_files_alike() {
+        let (folder, path, _) = setup();
+        let text = format!("{TEXT}[limits]\nprofile_moved_max = 0.001\n");
+        std::fs::write(&path, &text).expect("writable");
+        let agent = Agent::new(config::load(&path).expect("valid"), HealthView::default()).expect("compiles");
+        // The new file's own limits do not count.
+        let other = text.replace("192.0.2.1\"", "192.0.2.9\"").replace("0.001", "1");
+        std::fs::write(&path, &other).expect("writable");
+        let why = from(&path, &agent).err().expect("refused");
+        let lines: Vec<&str> = why.lines().collect();
+        assert_eq!(lines[0], "the limits of what runs forbid it:");
+        assert!(lines[1].starts_with("  profile_moved_max = 0.001: www "), "{why}");
+        assert!(lines[2].starts_with("it would be: endpoints +0 -0 ~1, 1 settings, "), "{why}");
+        let wanted = Wanted { force: true, ..Wanted::own() };
+        let ready = configuration(&wanted, &standing(&path), &agent.basis()).expect("forced");
+        let plan = ready.configuration.expect("a configuration").plan;
+        assert_eq!(plan.exceeded.len(), 1);
+        // A table that would send 10.0.0.0/8 elsewhere.
+        let table = folder.path().join("latency.csv");
+        std::fs::write(&table, "10.0.0.0/8,eu,9\n10.0.0.0/8,us,5\n").expect("writable");
+        let feed = Feed { kind: FeedKind::LatencyTable, path: table };
+        let kinds = BTreeSet::from([FeedKind::LatencyTable]);
+        let refreshed = feeds(&[feed], &kinds, &agent.basis());
+        assert!(refreshed.ready.is_none());
+        let why = &refreshed.broken[0].why;
+        assert!(why.contains("latency.csv: the limits of what runs forbid it:\n"), "{why}");
+        assert!(why.contains("profile_moved_max = 0.001: www 0.5 %"), "{why}");
+    }
 }

@@ -100,9 +100,13 @@ impl Class {
         }
     }
 
-    /// Weight of the stretch that is an example of the family.
-    pub fn example_weight(&self, family: usize) -> Option<u128> {
-        self.examples.get(family)?.map(|(weight, ..)| weight)
+    /// How much of its family the class is, to be compared over both: all of IPv4 is as much as all of IPv6. `None`
+    /// when it has no prefix of the family.
+    pub fn size(&self, family: usize) -> Option<u128> {
+        (*self.examples.get(family)?)?;
+        let [ipv4, ipv6] = self.weight;
+        let [all4, all6] = universe().map(u128::ilog2);
+        Some(if family == 0 { ipv4 << (all6 - all4) } else { ipv6 })
     }
 
     /// A prefix that is wholly in this class, the largest of its largest stretch.
@@ -188,7 +192,10 @@ impl Gather {
         while let (Some((old, _, old_last)), Some((new, _, new_last))) = (one, other) {
             let last = old_last.min(new_last);
             let stretch = (weighed(family, first, last), first, last);
-            self.class(old, new, &Class::new(old, new)).take(family, stretch);
+            // Nobody is looked up there.
+            if family == 0 || !Atlas::is_folded(first) {
+                self.class(old, new, &Class::new(old, new)).take(family, stretch);
+            }
             if old_last == last {
                 one = before.next();
             }

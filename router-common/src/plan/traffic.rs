@@ -218,8 +218,8 @@ impl<'s> Compared<'s> {
 /// Keeps a class as an example for each of its families when it is among the largest.
 fn keep(kept: &mut Vec<Kept>, class: &Class, index: usize, at: usize) {
     for family in [0, 1] {
-        if class.example_weight(family).is_some() {
-            kept.push((class.weight.get(family).copied().unwrap_or(0), index, family, at));
+        if let Some(size) = class.size(family) {
+            kept.push((size, index, family, at));
         }
     }
     // Of equal ones the first: the order does not depend on chance.

@@ -62,9 +62,9 @@ impl PlanReport {
             "queries" => "by queries counted and address space",
             _ => "by address space, every name alike",
         };
-        writeln!(to, "traffic ({weighed}): {} of answers move", shown(&traffic.moved))?;
+        writeln!(to, "traffic ({weighed}): {} move", shown(&traffic.moved))?;
         if !is_zero(&traffic.nodata) {
-            writeln!(to, "  {} of answers become NODATA", shown(&traffic.nodata))?;
+            writeln!(to, "  {} become NODATA", shown(&traffic.nodata))?;
         }
         cut(
             to,
@@ -119,9 +119,9 @@ fn write_steered(to: &mut String, one: &SteeredReport, all: bool) -> fmt::Result
     };
     writeln!(
         to,
-        "  {profile} ({names}): {} of answers move, {} of clients see it",
+        "  {profile} ({names}): {} move, for {} of clients",
         shown(&one.moved),
-        shown(&one.clients)
+        percent(four(&one.clients).iter().map(|&(share, _)| share).fold(0.0, f64::max))
     )?;
     let mut endpoints: Vec<_> =
         one.endpoints.iter().map(|each| (each, furthest(&each.before, &each.after))).collect();
@@ -137,7 +137,7 @@ fn write_steered(to: &mut String, one: &SteeredReport, all: bool) -> fmt::Result
         writeln!(to, "      e.g. {}: {} -> {}", example.prefix, example.before, example.after)?;
     }
     if !is_zero(&one.nodata) {
-        writeln!(to, "      {} of answers become NODATA", shown(&one.nodata))?;
+        writeln!(to, "      {} become NODATA", shown(&one.nodata))?;
     }
     Ok(())
 }
@@ -165,15 +165,21 @@ fn furthest(before: &ShareReport, after: &ShareReport) -> (f64, f64, &'static st
     pairs.reduce(wider).unwrap_or((0.0, 0.0, ""))
 }
 
-/// Four shares as short as they can be told.
+/// Four shares as short as they can be told: a type or a family of which nothing is otherwise is not named.
 fn shown(shares: &ShareReport) -> String {
-    let (a, aaaa) = (shares.a, shares.aaaa);
-    let both = |ipv4: f64, ipv6: f64| match percent(ipv4) == percent(ipv6) {
-        true => percent(ipv4),
-        false => format!("{} (IPv4) and {} (IPv6 clients)", percent(ipv4), percent(ipv6)),
+    let both = |ipv4: f64, ipv6: f64| match (percent(ipv4), percent(ipv6)) {
+        (one, other) if one == other => one,
+        (one, _) if ipv6 == 0.0 => format!("{one} (IPv4 clients)"),
+        (_, other) if ipv4 == 0.0 => format!("{other} (IPv6 clients)"),
+        (one, other) => format!("{one} (IPv4) and {other} (IPv6 clients)"),
     };
-    let (a, aaaa) = (both(a.ipv4, a.ipv6), both(aaaa.ipv4, aaaa.ipv6));
-    if a == aaaa { a } else { format!("{a} of A and {aaaa} of AAAA") }
+    let (a, aaaa) = (both(shares.a.ipv4, shares.a.ipv6), both(shares.aaaa.ipv4, shares.aaaa.ipv6));
+    match (a.as_str(), aaaa.as_str()) {
+        _ if a == aaaa => format!("{a} of answers"),
+        (_, "0 %") => format!("{a} of A answers"),
+        ("0 %", _) => format!("{aaaa} of AAAA answers"),
+        _ => format!("{a} of A answers and {aaaa} of AAAA answers"),
+    }
 }
 
 /// A share in percent. What is above nothing is never shown as nothing, and what is not everything never as that.
@@ -214,7 +220,7 @@ impl fmt::Display for Summary {
             said = true;
         }
         if self.moved > 0.0 {
-            write!(f, "{}{} of answers move", if said { ", " } else { "" }, percent(self.moved))?;
+            write!(f, "{}{} move", if said { ", " } else { "" }, percent(self.moved))?;
             said = true;
         }
         if self.nodata > 0.0 {
