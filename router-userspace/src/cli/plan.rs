@@ -14,7 +14,7 @@ use crate::control::{
 use crate::plan::{PlanReport, of_files};
 
 /// Exit status of `xroute plan --exit-code` when something would change.
-const CHANGES: u8 = 10;
+const CHANGES: u8 = 6;
 
 /// How to reach the agent, and how to print.
 #[derive(Args, Debug)]
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Leave nothing out of long lists
     #[arg(long)]
     all: bool,
-    /// Exit with status 10 when something would change, 0 when nothing would
+    /// Exit with status 6 when something would change, 0 when nothing would
     #[arg(long)]
     exit_code: bool,
     #[command(flatten)]

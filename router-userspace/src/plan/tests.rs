@@ -80,20 +80,21 @@ fn a_plan_reads_from_the_top() {
         plan.to_string(),
         r#"plan: new.toml in place of old.toml
   ! server.listen [192.0.2.53:53] -> [192.0.2.54:53], needs a restart
-  ~ server.stale Serve -> Pass
-  ~ limits ChangeLimits { moved_max: Some(0.25), profile_moved_max: Some(0.5), nodata_max: Some(0.0), removed_names_max: Some(0), removed_endpoints_max: Some(1) } -> ChangeLimits { moved_max: Some(0.25), profile_moved_max: Some(0.5), nodata_max: Some(0.0), removed_names_max: None, removed_endpoints_max: Some(1) }
+  ~ server.stale "serve" -> "pass"
+  ~ limits.removed_names_max 0 -> none
 names +1 -1 ~0
   + new.gslb.test.  profile www
   - web.gslb.test.  profile www
 endpoints +0 -0 ~2
   ~ near/office  subnets 10.0.0.0/8 -> 10.0.0.0/9
   ~ www/eu  weight 3 -> 1
-traffic (by address space, every name alike): 12.6 % (IPv4) and 12.5 % (IPv6 clients) of A and 0 % of AAAA of answers move
-  www (www.gslb.test.): 25.0 % of A and 0 % of AAAA of answers move, 100 % of A and 0 % of AAAA of clients see it
+traffic (by address space, every name alike): 12.6 % (IPv4) and 12.5 % (IPv6 clients) of A answers move
+  www (www.gslb.test.): 25.0 % of A answers move, for 100 % of clients
       www/eu 75.0 % -> 50.0 % (A, IPv4 clients)
       www/us 25.0 % -> 50.0 % (A, IPv4 clients)
-      e.g. ::/0: www/eu 75.0 %, www/us 25.0 % -> www/eu 50.0 %, www/us 50.0 %
-  near (near.gslb.test.): 0.2 % (IPv4) and 0 % (IPv6 clients) of A and 0 % of AAAA of answers move, 0.2 % (IPv4) and 0 % (IPv6 clients) of A and 0 % of AAAA of clients see it
+      e.g. 128.0.0.0/1: www/eu 75.0 %, www/us 25.0 % -> www/eu 50.0 %, www/us 50.0 %
+      e.g. 8000::/1: www/eu 75.0 %, www/us 25.0 % -> www/eu 50.0 %, www/us 50.0 %
+  near (near.gslb.test.): 0.2 % (IPv4 clients) of A answers move, for 0.2 % of clients
       near/office 0.5 % -> 0.2 % (A, IPv4 clients)
       near/rest 99.5 % -> 99.8 % (A, IPv4 clients)
       e.g. 10.128.0.0/9: near/office -> near/rest
