@@ -10,7 +10,7 @@ use super::alike::Alike;
 use super::classes::{Class, Classes, Weight, universe};
 use super::distance::Distance;
 use super::names::{Answering, Side, Steering};
-use super::world::{World, region};
+use super::world::{World, listed, region};
 use super::{EndpointShares, Example, Options, Shares, Steered, Traffic, Weighed};
 use crate::decide::{Asked, Choice, Snapshot};
 use crate::share::Share;
@@ -177,12 +177,14 @@ impl<'s> Compared<'s> {
                 let asked = *TYPES.get(at)?;
                 let before = one.choice(region(old, class.before), class.before, asked);
                 let after = other.choice(region(new, class.after), class.after, asked);
-                Some(Example {
-                    prefix: class.example(family)?,
-                    asked,
-                    before: one.shown(&before),
-                    after: other.shown(&after),
-                })
+                let prefix = class.example(family)?;
+                let shown = (one.shown(&before), other.shown(&after));
+                // The same endpoints with other addresses.
+                let (before, after) = match shown.0 == shown.1 {
+                    true => (one.world.records(&before), other.world.records(&after)),
+                    false => shown,
+                };
+                Some(Example { prefix, asked, before, after })
             };
             kept.into_iter().filter_map(example).collect()
         };
@@ -273,11 +275,6 @@ impl<'w, 's> Decided<'w, 's> {
     }
 
     fn shown(&self, choice: &Choice) -> String {
-        let parts = self.world.endpoints(self.side, choice);
-        if let [(path, _)] = parts.as_slice() {
-            return path.clone();
-        }
-        let part = |(path, share): &(String, Share)| format!("{path} {:.1} %", share.to_f64() * 100.0);
-        parts.iter().map(part).collect::<Vec<_>>().join(", ")
+        listed(&self.world.endpoints(self.side, choice))
     }
 }

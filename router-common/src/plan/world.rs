@@ -108,6 +108,27 @@ impl<'s> World<'s> {
         shares
     }
 
+    /// The records that a choice answers with, and their shares; largest share first.
+    pub fn records(&self, choice: &Choice) -> String {
+        let mut shares: BTreeMap<String, Share> = BTreeMap::new();
+        each(choice, &Share::one(), &[], &mut |choice, share| {
+            let join = |list: Vec<String>| list.join("+");
+            let shown = match choice {
+                Choice::Answer { records, .. } => match records.sorted() {
+                    Records::A(list) => join(list.iter().map(ToString::to_string).collect()),
+                    Records::Aaaa(list) => join(list.iter().map(ToString::to_string).collect()),
+                    Records::Cname(name) => name.to_string(),
+                },
+                _ => String::from(NODATA),
+            };
+            let sum = shares.entry(shown).or_insert_with(Share::zero);
+            *sum = sum.add(share);
+        });
+        let mut shares: Vec<(String, Share)> = shares.into_iter().collect();
+        shares.sort_by(|(_, one), (_, other)| other.cmp(one));
+        listed(&shares)
+    }
+
     /// Whose an address in a set of several endpoints' addresses is.
     fn owner(&self, side: Side<'_>, address: IpAddr) -> String {
         let Side::Profile(profile) = side else { return String::from(RECORDS) };
@@ -130,6 +151,22 @@ impl<'s> World<'s> {
         let found = below.iter().find_map(|&profile| self.owners.get(&(profile, address)));
         found.cloned().unwrap_or_else(|| address.to_string())
     }
+}
+
+/// Most parts of an answer that are listed.
+const LISTED: usize = 4;
+
+/// Parts of an answer with their shares; only the part when it is all.
+pub(super) fn listed(parts: &[(String, Share)]) -> String {
+    if let [(part, _)] = parts {
+        return part.clone();
+    }
+    let shown = |(part, share): &(String, Share)| format!("{part} {:.1} %", share.to_f64() * 100.0);
+    let mut list: Vec<String> = parts.iter().take(LISTED).map(shown).collect();
+    if parts.len() > LISTED {
+        list.push(format!("{} more", parts.len() - LISTED));
+    }
+    list.join(", ")
 }
 
 /// What static records answer.

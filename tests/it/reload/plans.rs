@@ -69,8 +69,8 @@ endpoints +0 -0 ~1
   ~ one/only  address 192.0.2.1 -> 192.0.2.9
 traffic (by address space, every name alike): 50.0 % of A answers move
   one (one.gslb.test.): 100 % of A answers move, for 100 % of clients
-      e.g. 128.0.0.0/1: one/only -> one/only
-      e.g. 8000::/1: one/only -> one/only
+      e.g. 0.0.0.0/0: 192.0.2.1 -> 192.0.2.9
+      e.g. 8000::/1: 192.0.2.1 -> 192.0.2.9
 limit exceeded: moved_max = 0.4: 50.0 % of all answers would be others
 ",
             own.display()
