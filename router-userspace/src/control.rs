@@ -8,12 +8,14 @@ use axum::Json;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::IntoParams;
 
 use crate::agent::Basis;
 use crate::audit::Who;
@@ -24,17 +26,28 @@ use crate::reload::{Standing, Wanted};
 use crate::settings;
 
 mod change;
+mod door;
 mod generations;
+mod openapi;
+mod page;
 mod peer;
+mod refusal;
 mod report;
+mod serve;
+mod stall;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
+pub use door::{Door, ListenerReport};
 pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, PlanWanted, Rollback};
-pub use peer::Peer;
+pub use peer::{Groups, Peer};
+pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
     EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
     StatusReport,
 };
+pub use serve::{serve_tcp, serve_unix};
+
+use refusal::Refusal;
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {
@@ -55,18 +68,27 @@ pub enum Request {
 }
 
 /// Query string of `/v1/explain`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ExplainQuery {
+    /// The name asked for.
     name: String,
+    /// The type asked for: A, AAAA, CNAME, MX, TYPE65, …
     #[serde(rename = "type", default = "default_type")]
     rtype: String,
+    /// Source address of the query.
+    #[param(value_type = String)]
     client: IpAddr,
+    /// EDNS Client Subnet of the query, as 203.0.113.0/24.
     ecs: Option<String>,
 }
 
 /// Query string of `/v1/map`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct MapQuery {
+    /// Address of a client.
+    #[param(value_type = String)]
     address: IpAddr,
 }
 
@@ -74,34 +96,33 @@ fn default_type() -> String {
     String::from("A")
 }
 
-/// A failure as the API tells it: status and one line of text.
-struct Refusal(StatusCode, String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, self.1 + "\n").into_response()
-    }
-}
-
 type Requests = State<mpsc::Sender<Request>>;
 
-/// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
-/// served with [`Peer`] as connect info.
-pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
-    read_only(requests.clone())
-        .merge(generations::socket_only(requests.clone()))
-        .merge(generations::routes(requests.clone(), admin_group.clone()))
-        .merge(change::routes(requests, admin_group))
+/// What the control socket offers, over a way to the agent's loop: to look for those who may connect, changes for
+/// root and the admin group. To be served by [`serve_unix`] with the same groups.
+pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
+    looks(requests.clone())
+        .merge(generations::routes(requests.clone(), groups.admin.clone()))
+        .merge(change::routes(requests, groups.admin.clone()))
+        .layer(from_fn_with_state(groups, peer::admit_looking))
+        .layer(from_fn(refusal::in_json))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.
 pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
+    looks(requests).layer(from_fn(refusal::in_json))
+}
+
+fn looks(requests: mpsc::Sender<Request>) -> Router {
     Router::new()
+        .route("/", get(page::page))
+        .route("/v1/openapi.json", get(openapi::document))
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
         .route("/metrics", get(metrics))
         .with_state(requests.clone())
+        .merge(generations::read_only(requests.clone()))
         .merge(change::read_only(requests))
 }
 
@@ -115,16 +136,40 @@ async fn ask<T>(
     answer.await.map_err(|_| gone())
 }
 
+/// Everything that the agent knows of itself.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "look",
+    responses(
+        (status = 200, description = "the status", body = StatusReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal> {
     ask(&requests, Request::Status).await.map(Json)
 }
 
+/// Figures for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "look",
+    responses(
+        (status = 200, description = "the figures", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
     let report = ask(&requests, Request::Status).await?;
     let kind = [(axum::http::header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
     Ok((kind, crate::metrics::render(&report)).into_response())
 }
 
+/// What a query is answered with, and why.
+#[utoipa::path(
+    get, path = "/v1/explain", tag = "look", params(ExplainQuery),
+    responses(
+        (status = 200, description = "the explanation", body = Explanation),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn explain(
     State(requests): Requests,
     Query(query): Query<ExplainQuery>,
@@ -134,6 +179,14 @@ async fn explain(
     ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
 }
 
+/// What is known of a client's address, and what profiles make of it.
+#[utoipa::path(
+    get, path = "/v1/map", tag = "look", params(MapQuery),
+    responses(
+        (status = 200, description = "what is known", body = MappedAddress),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn map(
     State(requests): Requests,
     Query(query): Query<MapQuery>,

@@ -10,6 +10,7 @@ use router_common::decide::{Asked, Snapshot};
 use router_common::plan::{self, Change, Kind, Options, Shares, Weighed};
 use router_common::view::HealthView;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::agent::{Basis, Draft};
 use crate::config::Config;
@@ -22,7 +23,7 @@ mod text;
 pub use limits::exceeded;
 
 /// A plan as it is shown.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlanReport {
     /// What runs, or is compared with.
     pub before: String,
@@ -51,7 +52,7 @@ pub struct PlanReport {
 }
 
 /// A plan in figures.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Summary {
     /// Zones.
     pub zones: Counts,
@@ -70,7 +71,7 @@ pub struct Summary {
 }
 
 /// How many are new, gone, changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// New.
     pub added: usize,
@@ -81,7 +82,7 @@ pub struct Counts {
 }
 
 /// A setting that is another.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SettingReport {
     /// Its key.
     pub key: String,
@@ -92,7 +93,7 @@ pub struct SettingReport {
 }
 
 /// Something that comes, goes or changes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ItemReport {
     /// `zone`, `name`, `profile` or `endpoint`.
     pub kind: String,
@@ -107,7 +108,7 @@ pub struct ItemReport {
 }
 
 /// A share by clients' family.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FamilyShares {
     /// Of IPv4 clients, 0..=1.
     pub ipv4: f64,
@@ -116,7 +117,7 @@ pub struct FamilyShares {
 }
 
 /// A share by type asked for and clients' family.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ShareReport {
     /// Of answers to A.
     pub a: FamilyShares,
@@ -125,7 +126,7 @@ pub struct ShareReport {
 }
 
 /// How answers move.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TrafficReport {
     /// What the sums are weighed by: `names`, every one alike, or `queries` that were counted.
     pub weighed_by: String,
@@ -142,7 +143,7 @@ pub struct TrafficReport {
 }
 
 /// A profile that answers otherwise.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SteeredReport {
     /// The profile before; `records` for static records.
     pub before: String,
@@ -165,7 +166,7 @@ pub struct SteeredReport {
 }
 
 /// An endpoint's share before and after.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EndpointSharesReport {
     /// `profile/endpoint`, `NODATA` or `records`.
     pub path: String,
@@ -176,7 +177,7 @@ pub struct EndpointSharesReport {
 }
 
 /// What becomes of the clients in a prefix.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExampleReport {
     /// The prefix.
     pub prefix: String,

@@ -1,20 +1,17 @@
 //! `xroute plan`, `xroute apply`, `xroute generations`, `xroute rollback`: another configuration in place of what runs.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::exit::Exit;
 use super::{AgentAddress, Format, client};
 use crate::config::{self, Config};
 use crate::control::{
     Apply as ApplyWanted, GenerationsReport, LoadReport, PlanWanted, Rollback as RollbackWanted,
 };
 use crate::plan::{PlanReport, of_files};
-
-/// Exit status of `xroute plan --exit-code` when something would change.
-const CHANGES: u8 = 6;
 
 /// How to reach the agent, and how to print.
 #[derive(Args, Debug)]
@@ -59,7 +56,7 @@ pub struct Plan {
 
 impl Plan {
     /// Prints what would change, and changes nothing.
-    pub fn execute(self) -> anyhow::Result<ExitCode> {
+    pub fn execute(self) -> anyhow::Result<Exit> {
         let report: PlanReport = match (&self.file, &self.against) {
             (Some(file), Some(against)) => of_files(load(against)?, load(file)?, (against, file)),
             _ => {
@@ -68,15 +65,20 @@ impl Plan {
                 client::post(&self.common.socket()?, "/v1/plan", &wanted)?
             }
         };
-        for warning in &report.warnings {
-            eprintln!("{warning}");
-        }
+        warn(self.common.format, &report.warnings);
         match self.common.format {
             Format::Json => super::print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
             Format::Text => super::print(&report.text(self.all))?,
         }
         let changes = self.exit_code && !report.empty;
-        Ok(if changes { ExitCode::from(CHANGES) } else { ExitCode::SUCCESS })
+        Ok(if changes { Exit::Changes } else { Exit::Done })
+    }
+}
+
+/// In JSON they are in the result.
+fn warn(format: Format, warnings: &[String]) {
+    if format == Format::Text {
+        warnings.iter().for_each(|warning| eprintln!("{warning}"));
     }
 }
 
@@ -118,9 +120,7 @@ impl Apply {
 }
 
 fn loaded(report: LoadReport, format: Format) -> anyhow::Result<()> {
-    for warning in &report.reload.warnings {
-        eprintln!("{warning}");
-    }
+    warn(format, &report.reload.warnings);
     super::print_as(format, &report)
 }
 

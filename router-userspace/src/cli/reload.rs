@@ -32,8 +32,10 @@ impl Reload {
         let socket = self.agent.path(self.config.as_deref())?;
         let wanted = Apply { file: None, force: self.force, reason: self.reason };
         let report: ReloadReport = client::post(&socket, "/v1/reload", &wanted)?;
-        for warning in &report.warnings {
-            eprintln!("{warning}");
+        if self.format == Format::Text {
+            for warning in &report.warnings {
+                eprintln!("{warning}");
+            }
         }
         super::print_as(self.format, &report)
     }

@@ -93,9 +93,11 @@ impl Run {
         let keeping = Keeping::new(store, &agent, from, serial);
 
         let (requests_in, mut requests) = mpsc::channel(64);
-        let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
-        let routes = routes.into_make_service_with_connect_info::<control::Peer>();
-        let api = tokio::spawn(axum::serve(listener, routes).into_future());
+        let groups =
+            control::Groups { control: settings.control_group.clone(), admin: settings.admin_group.clone() };
+        let mut doors = vec![control::Door::new("control")];
+        let routes = control::routes(requests_in.clone(), groups.clone());
+        let api = tokio::spawn(control::serve_unix(listener, routes, groups, Arc::clone(&doors[0])));
         let http = match settings.http {
             None => None,
             Some(address) => {
@@ -103,7 +105,9 @@ impl Run {
                     .await
                     .with_context(|| format!("cannot listen on {address} (server.http)"))?;
                 let routes = control::read_only(requests_in);
-                Some(tokio::spawn(axum::serve(listener, routes).into_future()))
+                let door = control::Door::new("http");
+                doors.push(Arc::clone(&door));
+                Some(tokio::spawn(control::serve_tcp(listener, routes, door)))
             }
         };
 
@@ -125,6 +129,7 @@ impl Run {
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
             keeping,
             ends_again: None,
+            doors,
             started,
             loaded_at: unix_now(),
         };

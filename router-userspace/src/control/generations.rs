@@ -8,16 +8,19 @@ use std::fmt;
 use std::path::PathBuf;
 
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
+use utoipa::ToSchema;
 
 use super::peer::{Peer, admit};
 use super::report::ago;
-use super::{Refusal, ReloadReport, Request, Requests, ask};
+use super::serve::whole_body;
+use super::{ErrorReport, Refusal, ReloadReport, Request, Requests, ask};
 use crate::audit;
 use crate::clock::unix_now;
 use crate::plan::PlanReport;
@@ -26,11 +29,12 @@ use crate::reload::{self, Source, Standing, Wanted};
 type Sender = mpsc::Sender<Request>;
 
 /// Body of `POST /v1/plan`: the agent's own file, another one, or a kept generation.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanWanted {
     /// Another file than the agent's own.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub file: Option<PathBuf>,
     /// A kept generation.
     #[serde(default)]
@@ -38,11 +42,12 @@ pub struct PlanWanted {
 }
 
 /// Body of `POST /v1/apply`, and, without a file, of `POST /v1/reload`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
     /// Another file than the agent's own.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub file: Option<PathBuf>,
     /// Also when the limits forbid it.
     #[serde(default)]
@@ -53,7 +58,7 @@ pub struct Apply {
 }
 
 /// Body of `POST /v1/rollback`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
     /// To which; none: to the one before that which runs.
@@ -65,12 +70,11 @@ pub struct Rollback {
 }
 
 /// What a configuration in place of another did.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LoadReport {
     /// What it changed.
     pub plan: PlanReport,
     /// What serves now.
-    #[serde(flatten)]
     pub reload: ReloadReport,
 }
 
@@ -81,7 +85,7 @@ impl fmt::Display for LoadReport {
 }
 
 /// A kept generation.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct GenerationReport {
     /// Its number.
     pub number: u64,
@@ -142,7 +146,7 @@ impl fmt::Display for GenerationReport {
 }
 
 /// `GET /v1/generations`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct GenerationsReport {
     /// Newest first.
     pub generations: Vec<GenerationReport>,
@@ -164,12 +168,15 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
         .route("/v1/plan", post(plan))
         .route("/v1/apply", post(apply))
         .route("/v1/rollback", post(rollback))
-        .route_layer(axum::middleware::from_fn_with_state(admin_group, admit))
+        // `whole_body` has its own limit, and reads for those only whom `admit` lets through.
+        .route_layer(DefaultBodyLimit::disable())
+        .route_layer(from_fn(whole_body))
+        .route_layer(from_fn_with_state(admin_group, admit))
         .with_state(requests)
 }
 
-/// What everybody finds on the socket who may connect.
-pub(super) fn socket_only(requests: mpsc::Sender<Request>) -> Router {
+/// What everybody finds who may connect.
+pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
     Router::new().route("/v1/generations", get(list)).with_state(requests)
 }
 
@@ -184,6 +191,14 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::task::spawn_blocking(work).await.map_err(failed)
 }
 
+/// Configurations that served last, and are kept.
+#[utoipa::path(
+    get, path = "/v1/generations", tag = "look",
+    responses(
+        (status = 200, description = "newest first", body = GenerationsReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn list(State(requests): Requests) -> Result<Json<GenerationsReport>, Refusal> {
     let (standing, _) = standing(&requests).await?;
     aside(move || Json(GenerationsReport { generations: reports(&standing) })).await
@@ -242,6 +257,16 @@ async fn source(file: Option<PathBuf>, peer: &Peer, requests: &Sender) -> Result
     Ok(Source::File(file))
 }
 
+/// What another configuration would change, and for which clients. Changes nothing.
+#[utoipa::path(
+    post, path = "/v1/plan", tag = "change", request_body = PlanWanted,
+    responses(
+        (status = 200, description = "what would change", body = PlanReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it has mistakes, or is none", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn plan(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -275,7 +300,16 @@ async fn load(
     loaded.map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
-/// Takes a body or none.
+/// Loads the agent's own configuration anew; the body may be left out. The reply comes when the fast path answers from it.
+#[utoipa::path(
+    post, path = "/v1/reload", tag = "change", request_body = Option<Apply>,
+    responses(
+        (status = 200, description = "the fast path answers from it", body = ReloadReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it has mistakes, or limits forbid it; what runs goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn reload(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -284,7 +318,10 @@ async fn reload(
     let bad = |why: String| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why);
     let wanted: Option<Apply> = match body.is_empty() {
         true => None,
-        false => serde_json::from_slice(&body).map_err(|why| bad(format!("the request: {why}")))?,
+        false => {
+            let bad = |why| Refusal(StatusCode::BAD_REQUEST, format!("the request: {why}"));
+            serde_json::from_slice(&body).map_err(bad)?
+        }
     };
     let Apply { file, force, reason } = wanted.unwrap_or_default();
     if file.is_some() {
@@ -293,6 +330,16 @@ async fn reload(
     Ok(Json(load(&requests, &peer, Source::Own, force, reason).await?.reload))
 }
 
+/// Puts a configuration into service. The reply comes when the fast path answers from it.
+#[utoipa::path(
+    post, path = "/v1/apply", tag = "change", request_body = Apply,
+    responses(
+        (status = 200, description = "the fast path answers from it", body = LoadReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it has mistakes, or limits forbid it; what runs goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn apply(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -302,6 +349,16 @@ async fn apply(
     load(&requests, &peer, source, force, reason).await.map(Json)
 }
 
+/// Returns to a kept configuration. The reply comes when the fast path answers from it.
+#[utoipa::path(
+    post, path = "/v1/rollback", tag = "change", request_body = Rollback,
+    responses(
+        (status = 200, description = "the fast path answers from it", body = LoadReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it is not kept, or damaged; what runs goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn rollback(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,

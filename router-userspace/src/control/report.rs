@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::OverrideReport;
+use super::{ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
 use crate::plan::Summary;
 
@@ -14,7 +15,7 @@ mod health;
 pub use health::{EndpointReport, ProbesReport, ProfileReport};
 
 /// The whole status of an agent.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
     /// Version of the agent.
     pub version: String,
@@ -49,6 +50,8 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// Who asks the agent: the control socket, and `server.http`.
+    pub api: Vec<ListenerReport>,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
@@ -56,7 +59,7 @@ pub struct StatusReport {
 }
 
 /// What came of reloads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReloadCounts {
     /// Configurations that came into service, the first not counted.
     pub configuration_ok: u64,
@@ -69,7 +72,7 @@ pub struct ReloadCounts {
 }
 
 /// One data file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FeedReport {
     /// What it holds.
     pub kind: FeedKind,
@@ -86,7 +89,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -122,7 +125,7 @@ impl fmt::Display for ReloadReport {
 }
 
 /// One interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
@@ -144,6 +147,14 @@ const BESIDE: [&str; 6] = [
 ];
 
 impl StatusReport {
+    /// Replies of the fast path, and of the userspace server.
+    pub fn answered(&self) -> (u64, u64) {
+        let fast =
+            ["answer_records", "answer_nodata"].iter().filter_map(|name| self.counters.get(*name)).sum();
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        (fast, self.counted("server_").saturating_sub(beside))
+    }
+
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
         self.counters.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, count)| count).sum()
@@ -198,16 +209,16 @@ impl fmt::Display for StatusReport {
                 None => writeln!(f)?,
             }
         }
-        let fast = self.counters.get("answer_records").copied().unwrap_or(0)
-            + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
-        let server = self.counted("server_").saturating_sub(beside);
+        let (fast, server) = self.answered();
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
+        }
+        for listener in &self.api {
+            writeln!(f, "{listener}")?;
         }
         if !self.overrides.is_empty() {
             writeln!(f, "overrides:")?;

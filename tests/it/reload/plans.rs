@@ -199,7 +199,7 @@ fn netns_another_file_is_applied_and_the_last_ten_are_kept() {
     };
     for arguments in [["plan", other], ["apply", other], ["plan", "/etc/shadow"]] {
         let (code, why) = as_admin(&arguments);
-        assert_eq!(code, Some(1));
+        assert_eq!(code, Some(4));
         assert_eq!(
             why,
             "xroute: another file than the agent's own is for root: the agent reads it with its own rights\n"

@@ -17,7 +17,7 @@ use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{LoadReport, OverridesReport, ReloadReport, Request};
+use crate::control::{Door, LoadReport, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
@@ -41,6 +41,8 @@ pub(super) struct Serving {
     pub(super) keeping: Keeping,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
+    /// Listeners of the API.
+    pub(super) doors: Vec<Arc<Door>>,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,

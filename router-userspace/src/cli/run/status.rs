@@ -50,6 +50,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .unwrap_or_default(),
         counters,
         probes: probes(&engine.stats()),
+        api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {
             engine.next_probe(target).map(|next| match next {
