@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, generations, page};
+use super::{ErrorReport, change, generations, page, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -37,6 +37,7 @@ use super::{ErrorReport, change, generations, page};
         generations::rollback,
         change::add,
         change::clear,
+        upgrade::upgrade,
     ),
 )]
 pub(super) struct Document;
