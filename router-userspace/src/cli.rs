@@ -19,6 +19,7 @@ pub mod exit;
 mod explain;
 mod man;
 mod map;
+mod plan;
 mod probe;
 mod reload;
 mod run;
@@ -49,6 +50,14 @@ enum Command {
     Explain(explain::Explain),
     /// Load the configuration anew; done when the fast path answers from it.
     Reload(reload::Reload),
+    /// Say what another configuration would change: names, endpoints, and which clients' answers.
+    Plan(plan::Plan),
+    /// Put a configuration into service, unless the limits forbid it; done when the fast path answers from it.
+    Apply(plan::Apply),
+    /// List the configurations that served last, and are kept.
+    Generations(plan::Generations),
+    /// Return to one of them; done when the fast path answers from it.
+    Rollback(plan::Rollback),
     /// Say what is known of a client's address, and what profiles make of it.
     Map(map::Map),
     /// Probe an endpoint now, and print exactly what is sent and got.
@@ -119,6 +128,10 @@ pub fn main() -> ExitCode {
         Command::Check(check) => return ended(check.execute(), json),
         Command::Explain(explain) => explain.execute(),
         Command::Reload(reload) => reload.execute(),
+        Command::Plan(plan) => return ended(plan.execute(), json),
+        Command::Apply(apply) => apply.execute(),
+        Command::Generations(generations) => generations.execute(),
+        Command::Rollback(rollback) => rollback.execute(),
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => return ended(probe.execute(), json),
         Command::Doctor(doctor) => return ended(doctor.execute(), json),

@@ -14,18 +14,18 @@ use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
 use crate::audit::Who;
 use crate::clock::unix_now;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::datapath::{self, Datapath, Options, Start};
-use crate::feed::Stamped;
 use crate::handing::Taken;
 use crate::probe::{Engine, Limits, Observed, targets_of};
-use crate::reload::LoadedFeed;
+use crate::reload::{LoadedFeed, Wanted};
 use crate::systemd::{self, Notify};
-use crate::{control, dns, privileges, reload, settings};
+use crate::{control, dns, privileges, settings};
 
 mod changes;
 mod descriptors;
 mod feeds;
+mod keeping;
 mod liveness;
 mod reloads;
 mod serving;
@@ -37,6 +37,7 @@ mod tap;
 mod upgrade;
 
 use feeds::Feeds;
+use keeping::Keeping;
 use liveness::Manager;
 use reloads::Reloads;
 use serving::{Serving, room};
@@ -62,6 +63,7 @@ struct Begun {
     program: Program,
     config: Config,
     loaded: Vec<LoadedFeed>,
+    from: keeping::From,
     sockets: Sockets,
     notify: Notify,
 }
@@ -103,7 +105,7 @@ impl Run {
         given: Vec<systemd::Given>,
         before: Option<&mut Predecessor>,
     ) -> anyhow::Result<Begun> {
-        let (config, loaded) = self.load()?;
+        let keeping::Start { config, loaded, from } = keeping::start(&self.config)?;
         for warning in &config.warnings {
             log::warn!("{warning}");
         }
@@ -133,7 +135,7 @@ impl Run {
                 self.config.display()
             );
         }
-        Ok(Begun { program, config, loaded, sockets, notify })
+        Ok(Begun { program, config, loaded, from, sockets, notify })
     }
 
     fn go_on(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
@@ -147,29 +149,14 @@ impl Run {
         self.pin_dir.clone().unwrap_or_else(datapath::default_directory)
     }
 
-    fn load(&self) -> anyhow::Result<(Config, Vec<LoadedFeed>)> {
-        let files = Stamped::default();
-        let at = unix_now();
-        match config::load_from(&self.config, &files) {
-            Ok(config) if config.server.listen.is_empty() => bail!(
-                "{}: nothing to listen on: [server] needs listen = [\"192.0.2.53:53\"]",
-                self.config.display()
-            ),
-            Ok(config) => {
-                let loaded = reload::loaded(&config, &files, at);
-                Ok((config, loaded))
-            }
-            Err(errors) => bail!("{} is not valid\n{errors}", self.config.display()),
-        }
-    }
-
     async fn run(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
-        let Begun { program, config, loaded, mut sockets, notify } = begun;
+        let Begun { program, config, loaded, from, mut sockets, notify } = begun;
         let started = Instant::now();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut agent = state::resume(config)?;
+        let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
         let to_keep = sockets.to_keep()?;
         let api_sockets = sockets.of_api()?;
@@ -238,6 +225,10 @@ impl Run {
                 drop(gone_in);
             }
         }
+        // Not before: until then the old agent may have to go on with what is kept.
+        let serial =
+            datapath.as_ref().map_or(agent.compiled().tables.generation.serial, Datapath::active_generation);
+        let keeping = Keeping::new(store, &agent, from, serial);
         let mut serving = Serving {
             config: self.config.clone(),
             agent,
@@ -248,6 +239,7 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeping,
             manager,
             program,
             control_stays,
@@ -267,7 +259,7 @@ impl Run {
             tokio::select! {
                 _ = terminate.recv() => break None,
                 _ = interrupt.recv() => break None,
-                _ = hangup.recv() => serving.reload(Who::agent(), None),
+                _ = hangup.recv() => serving.load(Wanted::own(), Who::agent(), None),
                 _ = renewal.tick() => serving.keep_up()?,
                 _ = ends.tick() => serving.end_overrides(),
                 _ = looks.tick() => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use router_common::counter::Counter;
 
-use super::changes;
 use super::serving::Serving;
+use super::{changes, keeping};
 use crate::clock::unix_now;
 use crate::control::{DnstapReport, InterfaceReport, ProbesReport, StatusReport, TraceReport};
 use crate::datapath::{Attached, Datapath};
@@ -39,6 +39,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         loaded_at: serving.loaded_at.as_secs(),
         generation_age_seconds: now.saturating_sub(serving.loaded_at).as_secs(),
         config: serving.config.display().to_string(),
+        held: serving.keeping.held().map(|held| keeping::differs(held, &serving.config)),
         reloading: reloads.is_busy(),
         last_reload_error: reloads.last_error.clone(),
         reloads: reloads.counts,
