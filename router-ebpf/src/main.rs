@@ -81,6 +81,7 @@ fn try_answer(packet: Packet) -> Result<Verdict, Verdict> {
     }
     let hit = lookup(&half, generation, &scratch.query, scratch.hash)?;
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
+    stats::tally(generation, hit.cell, scratch.clock.now());
     Ok(Verdict::Answer { counter, stale })
 }
 

@@ -99,7 +99,7 @@ impl Run {
         descriptors::provide(&settings);
 
         let counts = Arc::new(dns::Counts::default());
-        let (serve, services) = watch::channel(Arc::new(agent.service()));
+        let (serve, services) = watch::channel(Arc::new(agent.serving()));
         let server = dns::serve(settings.listen.clone(), services, Arc::clone(&counts)).await?;
         let datapath = self.attach(&settings, &mut agent)?;
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use router_common::abi::{Cell, Generation, Line, Owner};
+use router_common::abi::{Cell, Credit, Generation, Line, Owner};
 
 /// Octets of a word.
 const WORD: usize = size_of::<u64>();
@@ -34,6 +34,8 @@ unsafe impl Words for Owner {}
 unsafe impl Words for Cell {}
 // SAFETY: as above.
 unsafe impl Words for Line {}
+// SAFETY: as above.
+unsafe impl Words for Credit {}
 
 /// The memory of an array map.
 pub struct MappedArray<T> {

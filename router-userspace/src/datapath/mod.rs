@@ -18,6 +18,7 @@ mod pins;
 mod program;
 mod start;
 mod sys;
+mod tallies;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,10 +34,12 @@ pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::interface::Mode;
 pub use self::pins::default_directory;
 pub use self::sys::monotonic;
+pub use self::tallies::{Mark, Tallied, Tallies, Totals};
 
 use self::instance::{Instance, Placement};
 use self::interface::Interface;
 use self::pins::{Directory, Set};
+use self::tallies::Ledger;
 use crate::settings::{Stale, XdpMode};
 
 /// How the datapath is set up.
@@ -94,6 +97,8 @@ impl From<anyhow::Error> for Error {
 /// What [`Datapath::apply`] wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
+    /// Credits.
+    pub credits: u32,
     /// Lines.
     pub lines: u32,
     /// Cells.
@@ -114,6 +119,7 @@ pub struct Datapath {
     attached: Vec<Attached>,
     mode: XdpMode,
     stale: Stale,
+    ledger: Ledger,
 }
 
 struct Pinned {
@@ -163,7 +169,20 @@ impl Datapath {
     /// When an interface is missing or has somebody else's program, another agent runs, or the kernel
     /// refuses. What was attached before goes on, and nothing new is left behind.
     pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Self, Start)> {
-        start::open(options, tables)
+        Self::open_after(options, tables, Vec::new())
+    }
+
+    /// [`Self::open`], by an agent that has kept what these generations counted: in [`Self::tallies`] they are left
+    /// out, when they are still in the maps.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_after(
+        options: &Options<'_>,
+        tables: &Tables,
+        counted: Vec<Mark>,
+    ) -> Result<(Self, Start)> {
+        start::open(options, tables, Ledger::after(counted))
     }
 
     /// Loads the program and installs tables without attaching or pinning anything: for
@@ -172,7 +191,8 @@ impl Datapath {
     pub fn unattached(tables: &Tables, capacity: &Capacity, interfaces: &[abi::Interface]) -> Result<Self> {
         let mut instance = Instance::new(program::load(capacity, None)?)?;
         let stale = Stale::Serve;
-        instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0)?;
+        let mut ledger = Ledger::default();
+        instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0, &mut ledger)?;
         Ok(Self {
             instance,
             pinned: None,
@@ -180,6 +200,7 @@ impl Datapath {
             attached: Vec::new(),
             mode: XdpMode::Auto,
             stale,
+            ledger,
         })
     }
 
@@ -206,7 +227,7 @@ impl Datapath {
     pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
         warn(self.refresh().map(drop));
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
-        self.instance.install(tables, placement, 0).map(drop)
+        self.instance.install(tables, placement, 0, &mut self.ledger).map(drop)
     }
 
     /// Makes larger maps and another instance of the program, installs `tables` there and exchanges the
@@ -222,15 +243,16 @@ impl Datapath {
         let deadline = self.instance.control().deadline();
         let Some(pinned) = &mut self.pinned else {
             let mut instance = Instance::new(program::load(&capacity, None)?)?;
-            instance.install(tables, placement, serial)?;
+            instance.install(tables, placement, serial, &mut self.ledger)?;
             instance.set_deadline(deadline);
+            fold_last(&mut self.ledger, &self.instance);
             self.instance = instance;
             return Ok(());
         };
         let counters = pinned.set.path.join(abi::map::COUNTERS);
         let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
-            instance.install(tables, placement, serial)?;
+            instance.install(tables, placement, serial, &mut self.ledger)?;
             instance.set_deadline(deadline);
             exchange(&pinned.links, &self.instance, &instance)
         })();
@@ -238,6 +260,7 @@ impl Datapath {
             pinned.directory.remove_set(&set);
             return Err(error);
         }
+        fold_last(&mut self.ledger, &self.instance);
         let old = std::mem::replace(&mut pinned.set, set);
         pinned.directory.remove_set(&old);
         self.instance = instance;
@@ -308,6 +331,14 @@ impl Datapath {
     /// [`router_common::counter::Counter`].
     pub fn counters(&self) -> Result<Vec<u64>> {
         self.instance.counters()
+    }
+
+    /// How often, and when last, each endpoint was answered with.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn tallies(&self) -> Result<Tallies> {
+        self.ledger.with_live(&self.instance)
     }
 
     /// Serial number of the generation that answers.
@@ -400,6 +431,12 @@ fn exchange(links: &[(u32, OwnedFd)], old: &Instance, new: &Instance) -> Result<
         }
     }
     Ok(())
+}
+
+/// Takes in what an instance has counted that is in no link any more.
+fn fold_last(ledger: &mut Ledger, old: &Instance) {
+    old.grace();
+    ledger.fold(old, u32::from(old.control().half().min(1)));
 }
 
 fn stale_flag(stale: Stale) -> u32 {

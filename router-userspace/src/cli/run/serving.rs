@@ -288,7 +288,7 @@ impl Serving {
 /// What one half of the fast path holds.
 pub(super) fn room(datapath: &Datapath) -> Room {
     let capacity = datapath.capacity();
-    Room { cells: capacity.cells, lines: capacity.lines }
+    Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies }
 }
 
 /// Installs in the other half, or in larger maps when it does not fit.
