@@ -18,12 +18,14 @@ use crate::view::HealthView;
 
 mod asking;
 pub(crate) mod dial;
+mod expected;
 mod nearest;
 mod oracle;
 mod settle;
 mod why;
 
 pub(crate) use asking::stand;
+pub use expected::Expectations;
 pub(crate) use nearest::{nearest_first, nearness};
 pub(crate) use oracle::{Depends, Oracle, Verdict, What};
 pub(crate) use settle::{Leaf, Served, Settled, settle};

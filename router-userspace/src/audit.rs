@@ -38,7 +38,7 @@ pub struct Entry {
     pub at: String,
     /// Who.
     pub who: Who,
-    /// What: `override`, `clear`, `end` or `reload`.
+    /// What: `override`, `drain`, `clear`, `end` or `reload`.
     pub what: &'static str,
     /// The change as it was asked for, in words.
     pub asked: String,

@@ -13,6 +13,7 @@ use serde::Serialize;
 mod change;
 mod check;
 mod client;
+mod drain;
 mod explain;
 mod map;
 mod probe;
@@ -48,6 +49,8 @@ enum Command {
     Probe(probe::Probe),
     /// Take endpoints out of service and put them back, set weights and dials, while the agent runs.
     Endpoint(change::Endpoint),
+    /// Take endpoints out of the answers, and say when nobody has them in a cache any more.
+    Drain(drain::Drain),
     /// Take whole profiles out of service and put them back, while the agent runs.
     Profile(change::Profile),
     /// Show such changes, and take them away.
@@ -106,6 +109,7 @@ pub fn main() -> ExitCode {
             };
         }
         Command::Endpoint(endpoint) => endpoint.execute(),
+        Command::Drain(drain) => drain.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Status(status) => status.execute(),

@@ -22,10 +22,12 @@ use crate::map::{MappedAddress, map_address};
 use crate::settings;
 
 mod change;
+mod drain;
 mod peer;
 mod report;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
+pub use drain::{Drain, DrainReport, DrainsReport, clock};
 pub use peer::Peer;
 pub use report::{
     EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
@@ -44,6 +46,8 @@ pub enum Request {
     Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// What is being drained.
+    Drains(oneshot::Sender<DrainsReport>),
     /// Others of them; answered when the fast path shows it, or with why not.
     Change(Who, Change, oneshot::Sender<Result<ChangeReport, String>>),
 }

@@ -6,6 +6,7 @@
 //! prints records for `explain` (`dns/show.rs`) and checks replies in tests.
 
 pub mod agent;
+pub mod answers;
 pub mod audit;
 pub mod cli;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod control;
 mod csv;
 pub mod datapath;
 pub mod dns;
+mod drain;
 pub mod explain;
 pub mod fault;
 pub mod feed;

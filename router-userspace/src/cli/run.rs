@@ -11,6 +11,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
+use crate::answers::kept::Ended;
+use crate::answers::{Answers, Shares};
 use crate::audit::Who;
 use crate::clock::unix_now;
 use crate::config::{self, Config};
@@ -20,6 +22,7 @@ use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::LoadedFeed;
 use crate::{control, dns, reload, settings};
 
+mod answers;
 mod changes;
 mod descriptors;
 mod feeds;
@@ -101,7 +104,7 @@ impl Run {
         let counts = Arc::new(dns::Counts::default());
         let (serve, services) = watch::channel(Arc::new(agent.serving()));
         let server = dns::serve(settings.listen.clone(), services, Arc::clone(&counts)).await?;
-        let datapath = self.attach(&settings, &mut agent)?;
+        let (datapath, answers) = self.attach(&settings, &mut agent)?;
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
@@ -133,11 +136,14 @@ impl Run {
             engine,
             feeds,
             reloads: Reloads::default(),
-            keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeper: Keeper::new(&settings.state_dir),
+            answers,
+            shares: Shares::default(),
             ends_again: None,
             started,
             loaded_at: unix_now(),
         };
+        serving.answers_from_another();
         let mut renewal = tokio::time::interval(RENEWAL);
         let mut ends = tokio::time::interval(ENDS);
         let mut batch = Vec::new();
@@ -147,7 +153,10 @@ impl Run {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => serving.reload(Who::agent(), None),
-                _ = renewal.tick() => serving.keep_up()?,
+                _ = renewal.tick() => {
+                    serving.keep_up()?;
+                    serving.follow_shares();
+                }
                 _ = ends.tick() => serving.end_overrides(),
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
@@ -161,7 +170,10 @@ impl Run {
                     serving.make_next();
                 }
                 made = serving.reloads.made() => serving.made(made)?,
-                () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
+                () = serving.keeper.due() => {
+                    let answers = serving.kept_answers();
+                    serving.keeper.write(serving.agent.kept(), answers);
+                }
             }
         }
         log::info!("ending");
@@ -169,25 +181,39 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, .. } = serving;
-        engine.shutdown().await;
-        match datapath {
-            Some(datapath) if self.keep_attached => datapath.keep(),
-            Some(datapath) => datapath.detach()?,
-            None => {}
-        }
+        let (fast, ended, detached) = match serving.datapath.take() {
+            Some(datapath) if self.keep_attached => {
+                let fast = datapath.tallies();
+                datapath.keep();
+                (fast.ok(), Ended::Attached, Ok(()))
+            }
+            Some(datapath) => {
+                let (detached, fast) = datapath.detach_and_count();
+                (fast.ok(), Ended::Detached, detached)
+            }
+            None => (None, Ended::Detached, Ok(())),
+        };
         server.stop().await;
-        keeper.end(agent.kept()).await;
+        let last = serving.last_answers(fast.as_ref(), ended);
+        let Serving { engine, keeper, agent, .. } = serving;
+        engine.shutdown().await;
+        keeper.end(agent.kept(), last).await;
+        detached?;
         // Nobody can connect any more; a file that is gone already is no matter.
         let _ = std::fs::remove_file(&settings.control);
         Ok(())
     }
 
     /// Starts or adopts the fast path, filled with the agent's tables.
-    fn attach(&self, settings: &settings::Server, agent: &mut Agent) -> anyhow::Result<Option<Datapath>> {
+    fn attach(
+        &self,
+        settings: &settings::Server,
+        agent: &mut Agent,
+    ) -> anyhow::Result<(Option<Datapath>, Answers)> {
+        let saved = state::answers(&settings.state_dir);
         if settings.interfaces.is_empty() {
             log::info!("no interfaces: the userspace server answers everything");
-            return Ok(None);
+            return Ok((None, Answers::resume(saved, None, unix_now())));
         }
         let options = Options {
             interfaces: &settings.interfaces,
@@ -196,7 +222,8 @@ impl Run {
             stale: settings.stale,
             lease: LEASE,
         };
-        let (datapath, start) = Datapath::open(&options, &agent.compiled().tables)?;
+        let counted = saved.as_ref().map(|saved| saved.counted.clone()).unwrap_or_default();
+        let (datapath, start) = Datapath::open_after(&options, &agent.compiled().tables, counted)?;
         match start {
             Start::Fresh => log::info!("fast path: started"),
             Start::Adopted => log::info!("fast path: adopted what was running"),
@@ -215,7 +242,8 @@ impl Run {
             }
         }
         agent.set_room(room(&datapath));
-        Ok(Some(datapath))
+        let answers = Answers::resume(saved, datapath.tallies().ok().as_ref(), unix_now());
+        Ok((Some(datapath), answers))
     }
 }
 

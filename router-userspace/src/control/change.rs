@@ -19,6 +19,13 @@ use crate::overrides::{Changed, Override, Wanted};
 pub enum Change {
     /// These as well.
     Add(Wanted),
+    /// These endpoints out of the answers, counted down to when they can be stopped.
+    Drain {
+        /// Which; the setting is the status `disabled`.
+        wanted: Wanted,
+        /// Whatever it does to clients.
+        force: bool,
+    },
     /// Not those whose target fits one of these patterns.
     Clear(Vec<String>),
 }
@@ -76,7 +83,7 @@ impl fmt::Display for OverrideReport {
             f,
             "{}: {}, by {} {} ago",
             self.held.target,
-            self.held.setting,
+            if self.held.drain { String::from("draining") } else { self.held.setting.to_string() },
             self.held.by,
             ago(self.age_seconds)
         )?;
@@ -115,13 +122,14 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
         .route("/v1/reload", post(reload))
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
+        .merge(super::drain::routes())
         .route_layer(axum::middleware::from_fn_with_state(admin_group, admit))
         .with_state(requests)
 }
 
 /// What everybody finds who may connect.
 pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
-    Router::new().route("/v1/overrides", get(list)).with_state(requests)
+    Router::new().route("/v1/overrides", get(list)).merge(super::drain::read_only()).with_state(requests)
 }
 
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
@@ -152,7 +160,7 @@ async fn clear(
     change(&requests, &peer, Change::Clear(targets)).await
 }
 
-async fn change(
+pub(super) async fn change(
     requests: &mpsc::Sender<Request>,
     peer: &Peer,
     change: Change,

@@ -350,11 +350,18 @@ impl Datapath {
     ///
     /// # Errors
     /// When something could not be removed; the rest is removed all the same.
-    pub fn detach(mut self) -> Result<()> {
-        match self.pinned.take() {
+    pub fn detach(self) -> Result<()> {
+        self.detach_and_count().0
+    }
+
+    /// [`Self::detach`], and what was counted up to the last answer.
+    pub fn detach_and_count(mut self) -> (Result<()>, Result<Tallies>) {
+        let detached = match self.pinned.take() {
             None => Ok(()),
             Some(Pinned { directory, set: _, links }) => remove(directory, links),
-        }
+        };
+        self.instance.grace();
+        (detached, self.tallies())
     }
 
     /// Lets go of it: answers go on, until the lease lapses and as long as it says.

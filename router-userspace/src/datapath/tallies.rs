@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use router_common::abi::{CREDIT_NAMES, Credit, map};
+use serde::{Deserialize, Serialize};
 
 use super::instance::Instance;
 use super::sys;
@@ -41,7 +42,7 @@ impl Tallied {
 pub type Totals = HashMap<u64, Tallied>;
 
 /// Which generation it is, over all agents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mark {
     /// Of its seed.
     pub seed: u64,

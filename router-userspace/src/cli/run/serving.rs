@@ -14,6 +14,7 @@ use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
+use crate::answers::{Answers, Shares};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
 use crate::control::{OverridesReport, ReloadReport, Request};
@@ -35,6 +36,10 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
+    /// What was handed out of endpoints.
+    pub(super) answers: Answers,
+    /// What each is to have of it.
+    pub(super) shares: Shares,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     pub(super) started: Instant,
@@ -80,7 +85,10 @@ impl Serving {
     pub(super) fn answer(&mut self, request: Request) {
         // Whoever asked may be gone, which is no matter.
         match request {
-            Request::Status(reply) => drop(reply.send(status::report(self))),
+            Request::Status(reply) => {
+                self.follow_shares();
+                drop(reply.send(status::report(self)));
+            }
             Request::Explain(question, reply) => {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
@@ -90,6 +98,7 @@ impl Serving {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
+            Request::Drains(reply) => drop(reply.send(self.drains())),
             Request::Change(who, change, reply) => self.change(who, change, reply),
         }
     }
@@ -221,7 +230,9 @@ impl Serving {
             }
             let effects = self.agent.adopt(draft, unix_now())?;
             self.loaded_at = unix_now();
-            self.carry_out(effects).map(Ok)
+            self.carry_out(effects)?;
+            self.answers_from_another();
+            Ok(Ok(()))
         })
     }
 
