@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::abi::{Answer, Credit, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::abi::{
+    Answer, Credit, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner,
+};
 use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;

@@ -3,7 +3,9 @@
 use std::cell::Cell as Mutable;
 use std::net::IpAddr;
 
-use crate::abi::{Answer, CREDIT_NAMES, Cell, Generation, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick};
+use crate::abi::{
+    Answer, CREDIT_NAMES, Cell, Generation, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick,
+};
 use crate::compile::words;
 use crate::decide::Asker;
 use crate::lookup::{self, Client, Hit, Miss, Query, Tables as Reading, hash_name, hashed_bits};
@@ -205,8 +207,12 @@ impl<'t> Sim<'t> {
         let credits = self.tables.credits.get(tally as usize..).ok_or(Miss::Broken)?;
         let first = credits.first().ok_or(Miss::Broken)?;
         let count = first.count as usize;
-        let names: Vec<u64> =
-            credits.iter().take(count.div_ceil(CREDIT_NAMES)).flat_map(|credit| credit.names).take(count).collect();
+        let names: Vec<u64> = credits
+            .iter()
+            .take(count.div_ceil(CREDIT_NAMES))
+            .flat_map(|credit| credit.names)
+            .take(count)
+            .collect();
         if names.len() == count { Ok((first.ttl, names)) } else { Err(Miss::Broken) }
     }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::abi::{
-    Answer, Cell, Credit, Generation, Interface, Line, LocationEntry, LocationKey4, LocationKey6, MAX_ADDRESSES,
-    MAX_INTERFACES, MAX_VLANS, Owner,
+    Answer, Cell, Credit, Generation, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
+    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, Owner,
 };
 
 /// One generation of tables.

@@ -269,8 +269,10 @@ fn move_question(packet: &Packet, headers: &Headers, plan: &Plan, moved: u32) ->
 /// header along.
 #[inline(always)]
 fn write_counts(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -> Option<()> {
-    let counts =
-        1 << 48 | u64::from(cell.ancount) << 32 | u64::from(cell.nscount()) << 16 | u64::from(plan.additional);
+    let counts = 1 << 48
+        | u64::from(cell.ancount) << 32
+        | u64::from(cell.nscount()) << 16
+        | u64::from(plan.additional);
     packet.before::<8>(headers.udp.wrapping_add(UDP_HEADER + DNS_HEADER))?.set_u64::<0>(counts.to_be());
     Some(())
 }

@@ -108,7 +108,7 @@ pub struct Drained {
 }
 
 /// What an answer may take to be sent after its endpoint was taken out of the answers.
-const UNDER_WAY: Duration = Duration::from_secs(3);
+pub const UNDER_WAY: Duration = Duration::from_secs(3);
 
 impl Answers {
     /// Goes on where an earlier agent has ended, by what it kept and what it left in the maps. `now` is since the epoch.

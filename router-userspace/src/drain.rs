@@ -16,10 +16,8 @@ pub fn harm(before: &Snapshot, after: &Snapshot, changed: &[EndpointId]) -> Vec<
     let mut harm = Vec::new();
     let seeing: BTreeSet<ProfileId> =
         changed.iter().flat_map(|id| with_parents(&after.model, id.profile)).collect();
-    let (old, new) = (
-        Statuses::new(&before.model, &before.health),
-        Statuses::new(&after.model, &after.health),
-    );
+    let (old, new) =
+        (Statuses::new(&before.model, &before.health), Statuses::new(&after.model, &after.health));
     for id in seeing {
         let profile = after.model.profile(id);
         let is_up = |statuses: &Statuses<'_>, asked| {
@@ -42,7 +40,9 @@ pub fn harm(before: &Snapshot, after: &Snapshot, changed: &[EndpointId]) -> Vec<
         };
         let rest: Vec<&str> = new
             .endpoints(id)
-            .filter(|&id| new.endpoint(id).takes_part() && lost.iter().any(|&asked| new.can_answer(id, asked)))
+            .filter(|&id| {
+                new.endpoint(id).takes_part() && lost.iter().any(|&asked| new.can_answer(id, asked))
+            })
             .map(|id| after.model.endpoint(id).name.as_str())
             .collect();
         let then = if rest.is_empty() {
@@ -171,7 +171,9 @@ transfer = [{ address = "192.0.2.53" }]
 "#;
 
     fn profile(name: &str, method: &str, endpoints: &[&str]) -> String {
-        let head = format!("[[profile]]\nname = \"{name}\"\nnames = [\"{name}.x.test\"]\nmethod = \"{method}\"\nmonitor = \"off\"\n");
+        let head = format!(
+            "[[profile]]\nname = \"{name}\"\nnames = [\"{name}.x.test\"]\nmethod = \"{method}\"\nmonitor = \"off\"\n"
+        );
         endpoints.iter().fold(head, |text, endpoint| text + "[[profile.endpoint]]\n" + endpoint + "\n")
     }
 
@@ -214,7 +216,9 @@ transfer = [{ address = "192.0.2.53" }]
         assert_eq!(harm_of(&both, "www/b", &[]), [""; 0]);
         assert_eq!(
             harm_of(&both, "www/a", &[]),
-            ["www: no endpoint with an IPv6 address that is up would be left; nothing is left to answer with"]
+            [
+                "www: no endpoint with an IPv6 address that is up would be left; nothing is left to answer with"
+            ]
         );
         let alone = profile("www", "weighted", &[A]);
         assert_eq!(
@@ -236,15 +240,18 @@ transfer = [{ address = "192.0.2.53" }]
 
     #[test]
     fn a_parent_is_told_of_and_so_are_clients_that_only_one_is_for() {
-        let nested = profile("pool", "weighted", &[A]) + &profile("top", "priority", &["name = \"pool\"\nprofile = \"pool\""]);
+        let nested = profile("pool", "weighted", &[A])
+            + &profile("top", "priority", &["name = \"pool\"\nprofile = \"pool\""]);
         let told = harm_of(&nested, "pool/a", &[]);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[1].starts_with("top: no endpoint that is up would be left"), "{told:?}");
         let offices = profile(
             "www",
             "subnet",
-            &["name = \"one\"\naddress = [\"192.0.2.1\"]\nsubnets = [\"198.51.100.0/24\"]",
-              "name = \"two\"\naddress = [\"192.0.2.2\"]\nsubnets = [\"203.0.113.0/24\"]"],
+            &[
+                "name = \"one\"\naddress = [\"192.0.2.1\"]\nsubnets = [\"198.51.100.0/24\"]",
+                "name = \"two\"\naddress = [\"192.0.2.2\"]\nsubnets = [\"203.0.113.0/24\"]",
+            ],
         );
         assert_eq!(harm_of(&offices, "www/one", &[]), ["www: clients would get no address that get one now"]);
         let rest = offices + "[[profile.endpoint]]\nname = \"rest\"\naddress = [\"192.0.2.3\"]\n";

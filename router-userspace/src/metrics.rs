@@ -9,7 +9,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::control::{ProbesReport, StatusReport};
+use crate::control::{ListenerReport, ProbesReport, StatusReport};
+
+mod answers;
 
 /// Content type of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -114,7 +116,19 @@ impl Collector for Exposition {
             let labels = [("profile", profile), ("endpoint", endpoint.name.as_str())];
             ConstGauge::new(i64::from(endpoint.trouble.is_some())).encode(family.encode_family(&labels)?)?;
         }
+        let mut family = encoder.encode_descriptor(
+            "interface_attached",
+            "1 when the XDP program is on the interface, 0 when that is gone",
+            None,
+            MetricType::Gauge,
+        )?;
+        for interface in &report.interfaces {
+            let labels = [("interface", interface.name.as_str()), ("mode", interface.mode.as_str())];
+            ConstGauge::new(i64::from(!interface.away)).encode(family.encode_family(&labels)?)?;
+        }
         probes(&report.probes, &mut encoder)?;
+        answers::encode(report, &mut encoder)?;
+        api(&report.api, &mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "profile_serving_all",
             "1 when every endpoint is down and all are answered with",
@@ -178,6 +192,53 @@ impl Collector for Exposition {
             )
             .and_then(|metric| ConstGauge::new(report.generation as i64).encode(metric))
     }
+}
+
+/// What the listeners of the API count.
+fn api(listeners: &[ListenerReport], encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(
+        "api_connections",
+        "Open connections of the API",
+        None,
+        MetricType::Gauge,
+    )?;
+    for listener in listeners {
+        let labels = [("listener", &*listener.listener)];
+        ConstGauge::new(listener.connections as i64).encode(family.encode_family(&labels)?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "api_accepted",
+        "Connections that the API took",
+        None,
+        MetricType::Counter,
+    )?;
+    for listener in listeners {
+        let labels = [("listener", &*listener.listener)];
+        ConstCounter::new(listener.accepted).encode(family.encode_family(&labels)?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "api_requests",
+        "Requests that the API answered, refused ones included",
+        None,
+        MetricType::Counter,
+    )?;
+    for listener in listeners {
+        let labels = [("listener", &*listener.listener)];
+        ConstCounter::new(listener.requests).encode(family.encode_family(&labels)?)?;
+    }
+    let mut family = encoder.encode_descriptor(
+        "api_refused",
+        "What the API refused or broke off, by reason",
+        None,
+        MetricType::Counter,
+    )?;
+    for listener in listeners {
+        for (reason, count) in &listener.refused {
+            let labels = [("listener", &*listener.listener), ("reason", &**reason)];
+            ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// What the probe engine counts.
@@ -252,6 +313,10 @@ mod tests {
                     latency_p99_ms: Some(250.0),
                     trouble: Some(String::from("no port")),
                     flaps: 3,
+                    answers_fast: 70,
+                    answers_userspace: 5,
+                    last_answer: Some(1_700_000_000_500),
+                    expected_share: Some(0.75),
                     ..EndpointReport::default()
                 }],
             }],
@@ -263,6 +328,13 @@ mod tests {
                 lateness: vec![(Some(2), 8), (None, 1)],
                 ..ProbesReport::default()
             },
+            api: vec![ListenerReport {
+                listener: String::from("http"),
+                connections: 2,
+                requests: 6,
+                refused: BTreeMap::from([(String::from("idle"), 4)]),
+                ..ListenerReport::default()
+            }],
             ..StatusReport::default()
         };
         let text = render(&report);
@@ -278,7 +350,14 @@ mod tests {
             r#"xroute_probes_total{result="failed"} 2"#,
             r#"xroute_probes_late_total{milliseconds="more"} 1"#,
             "xroute_probe_targets 4",
+            r#"xroute_api_connections{listener="http"} 2"#,
+            r#"xroute_api_requests_total{listener="http"} 6"#,
+            r#"xroute_api_refused_total{listener="http",reason="idle"} 4"#,
             "xroute_generation 7",
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="userspace"} 5"#,
+            r#"xroute_endpoint_expected_share{profile="www",endpoint="eu1"} 0.75"#,
+            r#"xroute_endpoint_last_answer_timestamp_seconds{profile="www",endpoint="eu1"} 1700000000.5"#,
             "xroute_generation_age_seconds 40",
             r#"xroute_reloads_total{what="configuration",result="failed"} 2"#,
             r#"xroute_reloads_total{what="data",result="ok"} 3"#,

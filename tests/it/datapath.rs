@@ -2,6 +2,7 @@
 //! `BPF_PROG_TEST_RUN`.
 
 mod interfaces;
+mod tallies;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -9,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use router_common::abi::{
-    ABI_VERSION, Answer, Cell, Credit, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4, LocationKey6,
-    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
+    ABI_VERSION, Answer, Cell, Credit, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4,
+    LocationKey6, MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
 };
 use router_common::diff::Operation;
 use router_common::lookup::hash_name;

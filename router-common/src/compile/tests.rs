@@ -290,7 +290,8 @@ fn a_change_touches_only_what_can_see_it() {
 
 #[test]
 fn answers_are_counted_by_whom_they_come_and_by_ttl() {
-    let mut pool = profile("pool", Method::Weighted, vec![endpoint("a", "192.0.2.1"), endpoint("b", "192.0.2.2")]);
+    let mut pool =
+        profile("pool", Method::Weighted, vec![endpoint("a", "192.0.2.1"), endpoint("b", "192.0.2.2")]);
     pool.ttl = 10;
     let top = profile("top", Method::Weighted, vec![endpoint("pool", "@1"), endpoint("c", "192.0.2.3")]);
     let world = World::new(vec![top, pool]).with_state(&[]);
@@ -312,7 +313,9 @@ fn answers_are_counted_by_whom_they_come_and_by_ttl() {
     // What is left of them when one is down is counted where it was.
     let before = compiled.tables.credits.clone();
     let down = world.with_state(&["pool/a=unhealthy"]).snapshot();
-    compiled.update(&down, &[EndpointId { profile: ProfileId(1), index: 0 }], &Room::UNBOUNDED).expect("room");
+    compiled
+        .update(&down, &[EndpointId { profile: ProfileId(1), index: 0 }], &Room::UNBOUNDED)
+        .expect("room");
     assert_eq!(compiled.tables.credits, before);
 }
 

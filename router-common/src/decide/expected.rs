@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn by_weight_of_what_is_available() {
-        let mut weighted = profile("w", Method::Weighted, vec![endpoint("a", "192.0.2.1"), endpoint("b", "192.0.2.2")]);
+        let mut weighted =
+            profile("w", Method::Weighted, vec![endpoint("a", "192.0.2.1"), endpoint("b", "192.0.2.2")]);
         weighted.endpoints[0].weight = 3;
         assert_eq!(expected(weighted.clone(), &[]), Some(vec![0.75, 0.25]));
         assert_eq!(expected(weighted.clone(), &["w/b=unhealthy"]), Some(vec![1.0, 0.0]));
@@ -90,7 +91,8 @@ mod tests {
     #[test]
     fn multivalue_counts_each_endpoint_of_an_answer() {
         let three = (1..4).map(|at| endpoint(&format!("e{at}"), &format!("192.0.2.{at}"))).collect();
-        let parts = expected(profile("m", Method::Multivalue { max_return: 2 }, three), &[]).expect("the same for all");
+        let parts = expected(profile("m", Method::Multivalue { max_return: 2 }, three), &[])
+            .expect("the same for all");
         assert!(parts.iter().all(|part| (part - 1.0 / 3.0).abs() < 1e-9), "{parts:?}");
     }
 

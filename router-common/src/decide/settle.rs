@@ -53,9 +53,7 @@ impl Settled {
 /// Settles a choice; `None` when it would grow too large.
 pub(crate) fn settle(choice: Choice) -> Option<Settled> {
     match choice {
-        Choice::Answer { records, ttl, credits, .. } => {
-            Some(certain(Some(Served { records, ttl, credits })))
-        }
+        Choice::Answer { records, ttl, credits, .. } => Some(certain(Some(Served { records, ttl, credits }))),
         Choice::Nodata => Some(certain(None)),
         Choice::Hashed { salt, of } => {
             let of = of.into_iter().map(settle).collect::<Option<Vec<_>>>()?;

@@ -65,7 +65,11 @@ impl Shares {
         let counted: Vec<u64> = counted.collect();
         let all: u64 = counted.iter().sum();
         let share = |count: u64| (all > 0).then(|| count as f64 / all as f64);
-        parts.iter().zip(counted).map(|(&expected, count)| Standing { expected, share: share(count) }).collect()
+        parts
+            .iter()
+            .zip(counted)
+            .map(|(&expected, count)| Standing { expected, share: share(count) })
+            .collect()
     }
 }
 

@@ -8,8 +8,9 @@ use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
+use super::exit::{Exit, Failure};
 use super::{AgentAddress, Format, change, client};
-use crate::control::{ChangeReport, DrainReport, DrainsReport, Drain as Wanted};
+use crate::control::{ChangeReport, Drain as Wanted, DrainReport, DrainsReport};
 use crate::overrides;
 
 /// How often the agent is asked how far it is.
@@ -66,7 +67,8 @@ impl Drain {
             return super::print_as(self.format, &self.running(&socket)?);
         }
         if let Some(odd) = self.globs.iter().find(|glob| !glob.contains('/')) {
-            bail!("{odd:?}: PROFILE/ENDPOINT is wanted, e.g. \"www/eu*\"");
+            let message = format!("{odd:?}: PROFILE/ENDPOINT is wanted, e.g. \"www/eu*\"");
+            return Err(Failure::new(Exit::Usage, message).into());
         }
         let wanted = Wanted {
             targets: self.globs.clone(),
@@ -84,7 +86,9 @@ impl Drain {
             drains = self.wait(&socket, began)?;
         }
         match self.format {
-            Format::Json => super::print(&(serde_json::to_string_pretty(&Drained { change, drains })? + "\n")),
+            Format::Json => {
+                super::print(&(serde_json::to_string_pretty(&Drained { change, drains })? + "\n"))
+            }
             Format::Text => Ok(()),
         }
     }
@@ -92,7 +96,8 @@ impl Drain {
     /// How far those are that are named; all when none is.
     fn running(&self, socket: &Path) -> anyhow::Result<DrainsReport> {
         let mut report: DrainsReport = client::get(socket, "/v1/drains", &[])?;
-        let named = |drain: &DrainReport| self.globs.iter().any(|glob| overrides::covers(glob, &drain.target));
+        let named =
+            |drain: &DrainReport| self.globs.iter().any(|glob| overrides::covers(glob, &drain.target));
         if !self.globs.is_empty() {
             report.drains.retain(named);
         }
@@ -119,13 +124,18 @@ impl Drain {
             let Some(last) = waits else {
                 if self.format == Format::Text {
                     let clear = if shows { "\r\x1b[K" } else { "" };
-                    let lines: String = report.drains.iter().map(|each| format!("{}: safe to stop\n", each.target)).collect();
+                    let lines: String =
+                        report.drains.iter().map(|each| format!("{}: safe to stop\n", each.target)).collect();
                     super::print(&format!("{clear}{lines}"))?;
                 }
                 return Ok(report);
             };
             if over() {
-                bail!("it takes longer than {} s: {}", self.timeout.unwrap_or_default().as_secs(), last.to_string().trim_end());
+                bail!(
+                    "it takes longer than {} s: {}",
+                    self.timeout.unwrap_or_default().as_secs(),
+                    last.to_string().trim_end()
+                );
             }
             if shows {
                 super::print(&format!("\r\x1b[K{}: {}", last.target, last.progress()))?;

@@ -8,15 +8,16 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::change::change;
 use super::peer::Peer;
 use super::report::ago;
-use super::{Change, ChangeReport, Refusal, Request, Requests, ask};
+use super::{Change, ChangeReport, ErrorReport, Refusal, Request, Requests, ask};
 use crate::overrides::{Setting, State as Admin, Wanted};
 
 /// Body of `POST /v1/drains`: endpoints to be taken out of the answers.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// Patterns of `PROFILE/ENDPOINT`.
@@ -33,7 +34,7 @@ pub struct Drain {
 }
 
 /// One endpoint that is being drained. Times are in milliseconds since the Unix epoch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DrainReport {
     /// `PROFILE/ENDPOINT`.
     pub target: String,
@@ -92,14 +93,18 @@ impl fmt::Display for DrainReport {
         }
         writeln!(f)?;
         if self.still_answered {
-            writeln!(f, "  it is STILL answered with, {} answers so far: the time counts from the last one", self.answers)?;
+            writeln!(
+                f,
+                "  it is STILL answered with, {} answers so far: the time counts from the last one",
+                self.answers
+            )?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
     }
 }
 
 /// `GET /v1/drains`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DrainsReport {
     /// Oldest first.
     pub drains: Vec<DrainReport>,
@@ -120,7 +125,9 @@ pub fn clock(milliseconds: u64) -> String {
     let written = crate::audit::written(at);
     let today = crate::audit::written(crate::clock::unix_now());
     match (written.split_once('T'), today.split_once('T')) {
-        (Some((day, time)), Some((today, _))) if day == today => format!("{} UTC", time.trim_end_matches('Z')),
+        (Some((day, time)), Some((today, _))) if day == today => {
+            format!("{} UTC", time.trim_end_matches('Z'))
+        }
         _ => written,
     }
 }
@@ -135,11 +142,30 @@ pub(super) fn read_only() -> Router<mpsc::Sender<Request>> {
     Router::new().route("/v1/drains", get(list))
 }
 
-async fn list(State(requests): Requests) -> Result<Json<DrainsReport>, Refusal> {
+/// What is being drained, and how far it is.
+#[utoipa::path(
+    get, path = "/v1/drains", tag = "look",
+    responses(
+        (status = 200, description = "oldest first", body = DrainsReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
+pub(super) async fn list(State(requests): Requests) -> Result<Json<DrainsReport>, Refusal> {
     ask(&requests, Request::Drains).await.map(Json)
 }
 
-async fn begin(
+/// Takes endpoints out of the answers. The reply comes when the fast path shows it; `GET` says when their servers can be
+/// stopped.
+#[utoipa::path(
+    post, path = "/v1/drains", tag = "change", request_body = Drain,
+    responses(
+        (status = 200, description = "the fast path shows it", body = ChangeReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it cannot be done, or clients would notice; nothing is changed", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
+pub(super) async fn begin(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
     Json(drain): Json<Drain>,

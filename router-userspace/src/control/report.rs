@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::OverrideReport;
+use super::{ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
 
 mod health;
@@ -13,7 +14,7 @@ mod health;
 pub use health::{EndpointReport, ProbesReport, ProfileReport};
 
 /// The whole status of an agent.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
     /// Version of the agent.
     pub version: String,
@@ -45,6 +46,8 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// Who asks the agent: the control socket, and `server.http`.
+    pub api: Vec<ListenerReport>,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
@@ -52,7 +55,7 @@ pub struct StatusReport {
 }
 
 /// What came of reloads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReloadCounts {
     /// Configurations that came into service, the first not counted.
     pub configuration_ok: u64,
@@ -65,7 +68,7 @@ pub struct ReloadCounts {
 }
 
 /// One data file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FeedReport {
     /// What it holds.
     pub kind: FeedKind,
@@ -82,7 +85,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -111,7 +114,7 @@ impl fmt::Display for ReloadReport {
 }
 
 /// One interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
@@ -119,6 +122,9 @@ pub struct InterfaceReport {
     pub mode: String,
     /// Why it is not native, when it is not.
     pub why_not_native: Option<String>,
+    /// Whether it is not there at present.
+    #[serde(default)]
+    pub away: bool,
 }
 
 /// How the counters of the userspace server begin that count no replies.
@@ -133,6 +139,14 @@ const BESIDE: [&str; 6] = [
 ];
 
 impl StatusReport {
+    /// Replies of the fast path, and of the userspace server.
+    pub fn answered(&self) -> (u64, u64) {
+        let fast =
+            ["answer_records", "answer_nodata"].iter().filter_map(|name| self.counters.get(*name)).sum();
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        (fast, self.counted("server_").saturating_sub(beside))
+    }
+
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
         self.counters.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, count)| count).sum()
@@ -178,22 +192,26 @@ impl fmt::Display for StatusReport {
             writeln!(f, "no interface: the userspace server answers everything")?;
         }
         for interface in &self.interfaces {
+            if interface.away {
+                writeln!(f, "interface {}: not there; attached to when it comes back", interface.name)?;
+                continue;
+            }
             write!(f, "interface {}: XDP {}", interface.name, interface.mode)?;
             match &interface.why_not_native {
                 Some(why) => writeln!(f, " (not native: {why})")?,
                 None => writeln!(f)?,
             }
         }
-        let fast = self.counters.get("answer_records").copied().unwrap_or(0)
-            + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
-        let server = self.counted("server_").saturating_sub(beside);
+        let (fast, server) = self.answered();
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
+        }
+        for listener in &self.api {
+            writeln!(f, "{listener}")?;
         }
         if !self.overrides.is_empty() {
             writeln!(f, "overrides:")?;

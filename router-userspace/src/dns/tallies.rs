@@ -143,7 +143,11 @@ mod tests {
         let mut expected = (0, 0);
         for place in 0..FIRST * 20 {
             assert_eq!(chunk_of(place), expected);
-            expected = if expected.1 + 1 == FIRST << expected.0 { (expected.0 + 1, 0) } else { (expected.0, expected.1 + 1) };
+            expected = if expected.1 + 1 == FIRST << expected.0 {
+                (expected.0 + 1, 0)
+            } else {
+                (expected.0, expected.1 + 1)
+            };
         }
     }
 

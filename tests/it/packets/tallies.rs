@@ -44,7 +44,10 @@ fn bpf_an_answer_moves_the_tally_of_its_cell_and_no_other() {
     let (answers, last) = fixture.run.tally(0, 5).expect("it is read");
     let last = Duration::from_nanos(last);
     assert_eq!(answers, 2);
-    assert!(before.saturating_sub(NEAR) <= last && last <= Duration::from_nanos(monotonic()), "{before:?} {last:?}");
+    assert!(
+        before.saturating_sub(NEAR) <= last && last <= Duration::from_nanos(monotonic()),
+        "{before:?} {last:?}"
+    );
 
     let long = query("long", rtype::A);
     fixture.answered(&v4(&long), &long);

@@ -166,7 +166,10 @@ fn netns_a_drain_is_over_when_the_last_answer_has_expired() {
         assert_eq!((report["left"].as_u64(), report["still_answered"].as_bool()), (Some(0), Some(false)));
         let safe = millis(&report["safe_at"]);
         // No answer with it is younger than the time named minus the TTL.
-        assert!(last.at <= safe - Duration::from_secs(3) + Duration::from_millis(50), "{last:?}, safe {safe:?}");
+        assert!(
+            last.at <= safe - Duration::from_secs(3) + Duration::from_millis(50),
+            "{last:?}, safe {safe:?}"
+        );
         assert!(distance(safe, last.until) < Duration::from_secs(1), "{safe:?}, last {last:?}");
         // Every one was counted, by whichever path it came; what comes in is counted before it is noted.
         assert!(report["answers"].as_u64() >= Some(last.count), "{report}, {last:?}");
@@ -235,7 +238,10 @@ fn netns_a_drain_holds_over_reloads_and_a_restart() {
         let mut agent = Agent::start(&pair.server, folder.path(), &[]);
         agent.wait_for("fast path: adopted");
         let after = drain(&agent, &pair);
-        assert!(distance(millis(&after["safe_at"]), before) < Duration::from_millis(100), "{after}, was {before:?}");
+        assert!(
+            distance(millis(&after["safe_at"]), before) < Duration::from_millis(100),
+            "{after}, was {before:?}"
+        );
         assert_eq!(after["notes"], serde_json::json!([]), "{after}");
         let text = said(&agent, &pair, &["drain", "pool/us1", "--wait"]);
         let ended = unix();
@@ -274,11 +280,18 @@ fn netns_a_drain_that_clients_would_notice_is_refused() {
     let agent = Agent::start(&pair.server, folder.path(), &[]);
     let why = failed(&agent, &pair, &["drain", "one/only"]);
     assert!(why.contains("not drained, since clients would notice (--force does it all the same)"), "{why}");
-    assert!(why.contains("one: no endpoint that is up would be left; nothing is left to answer with"), "{why}");
+    assert!(
+        why.contains("one: no endpoint that is up would be left; nothing is left to answer with"),
+        "{why}"
+    );
     assert!(dig(&pair, "one.gslb.test").is_some());
     assert!(said(&agent, &pair, &["drain"]).starts_with("nothing is being drained"));
 
-    let forced = said(&agent, &pair, &["drain", "one/only", "--force", "--wait", "--timeout", "30s", "--format", "json"]);
+    let forced = said(
+        &agent,
+        &pair,
+        &["drain", "one/only", "--force", "--wait", "--timeout", "30s", "--format", "json"],
+    );
     let forced: Value = serde_json::from_str(&forced).expect("JSON");
     assert_eq!(forced["drains"][0]["left"], 0);
     assert_eq!(forced["changed"][0]["target"], "one/only");
@@ -293,7 +306,9 @@ fn netns_a_drain_that_clients_would_notice_is_refused() {
     let why = failed(&agent, &pair, &["drain", "one/only", "--force", "--wait", "--timeout", "1s"]);
     assert!(why.contains("it takes longer than 1 s: one/only: safe to stop at "), "{why}");
     assert_eq!(dig(&pair, "one.gslb.test"), None);
-    let why = failed(&agent, &pair, &["drain", "www"]);
+    let misused = xroute(&agent, &pair.server, &["drain", "www"]);
+    assert_eq!(misused.status.code(), Some(2));
+    let why = String::from_utf8_lossy(&misused.stderr).into_owned();
     assert!(why.contains("\"www\": PROFILE/ENDPOINT is wanted"), "{why}");
 
     // Its time is over: it comes back by itself.

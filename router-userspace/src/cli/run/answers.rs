@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::serving::Serving;
-use crate::answers::kept::{Ended, Saved};
+pub(super) use crate::answers::kept::Ended;
+use crate::answers::kept::Saved;
 use crate::answers::{Reading, Totals};
 use crate::clock::unix_now;
 use crate::control::{DrainReport, DrainsReport, ProfileReport};

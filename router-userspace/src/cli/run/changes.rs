@@ -68,7 +68,10 @@ fn harmless(basis: &Basis, draft: Draft, touched: &[Override]) -> Result<Draft, 
     if harm.is_empty() {
         return Ok(draft);
     }
-    Err(format!("not drained, since clients would notice (--force does it all the same):\n  {}", harm.join("\n  ")))
+    Err(format!(
+        "not drained, since clients would notice (--force does it all the same):\n  {}",
+        harm.join("\n  ")
+    ))
 }
 
 fn differing(before: &Overrides, after: &Overrides) -> Vec<Override> {

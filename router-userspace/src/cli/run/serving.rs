@@ -10,14 +10,16 @@ use router_common::view::Health;
 use tokio::sync::watch;
 
 use super::feeds::Feeds;
+use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
+use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::answers::{Answers, Shares};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{OverridesReport, ReloadReport, Request};
+use crate::control::{Door, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
@@ -40,8 +42,16 @@ pub(super) struct Serving {
     pub(super) answers: Answers,
     /// What each is to have of it.
     pub(super) shares: Shares,
+    pub(super) manager: Manager,
+    pub(super) program: Program,
+    /// Whether the file of the control socket stays when the agent ends.
+    pub(super) control_stays: bool,
+    /// An upgrade that is under way.
+    pub(super) upgrade: Option<Upgrade>,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
+    /// Listeners of the API.
+    pub(super) doors: Vec<Arc<Door>>,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,
@@ -83,23 +93,34 @@ impl Serving {
 
     /// Somebody asks.
     pub(super) fn answer(&mut self, request: Request) {
+        match request {
+            Request::Reload(who, reply) => self.reload(who, Some(reply)),
+            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Upgrade(who, reply) => self.upgrade(who, reply),
+            request => {
+                if matches!(request, Request::Status(_)) {
+                    self.follow_shares();
+                }
+                self.tell(request);
+            }
+        }
+    }
+
+    /// Somebody wants to know something. Requests for changes are not answered here.
+    pub(super) fn tell(&self, request: Request) {
         // Whoever asked may be gone, which is no matter.
         match request {
-            Request::Status(reply) => {
-                self.follow_shares();
-                drop(reply.send(status::report(self)));
-            }
+            Request::Status(reply) => drop(reply.send(status::report(self))),
             Request::Explain(question, reply) => {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
-            Request::Reload(who, reply) => self.reload(who, Some(reply)),
             Request::Overrides(reply) => {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
             Request::Drains(reply) => drop(reply.send(self.drains())),
-            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Reload(..) | Request::Change(..) | Request::Upgrade(..) => {}
         }
     }
 

@@ -126,6 +126,11 @@ impl Keeper {
 
     /// Writes for the last time.
     pub(super) async fn end(mut self, kept: Vec<Kept>, answers: answers::kept::Saved) {
+        self.flush(kept, answers).await;
+    }
+
+    /// Writes now, and returns when it is written, or could not be.
+    pub(super) async fn flush(&mut self, kept: Vec<Kept>, answers: answers::kept::Saved) {
         self.written().await;
         self.write(kept, answers);
         self.written().await;

@@ -56,6 +56,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .unwrap_or_default(),
         counters,
         probes: probes(&engine.stats()),
+        api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles,
     }
@@ -66,6 +67,7 @@ fn interface(attached: &Attached) -> InterfaceReport {
         name: attached.name.clone(),
         mode: attached.mode.to_string(),
         why_not_native: attached.why_not_native.clone(),
+        away: attached.away,
     }
 }
 

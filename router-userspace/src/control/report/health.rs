@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ago;
 use crate::control::DrainReport;
 
 /// One profile.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProfileReport {
     /// Its name.
     pub name: String,
@@ -25,7 +26,7 @@ pub struct ProfileReport {
 }
 
 /// One endpoint.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EndpointReport {
     /// Its name.
     pub name: String,
@@ -80,7 +81,7 @@ pub struct EndpointReport {
 }
 
 /// Figures of the probes, since the agent started where they are counts.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProbesReport {
     /// What is probed, each counted once.
     pub targets: usize,
@@ -157,7 +158,11 @@ impl fmt::Display for EndpointReport {
             }
         }
         if self.answers_fast + self.answers_userspace > 0 {
-            write!(f, "  {:<16} answers {} fast, {} userspace", "", self.answers_fast, self.answers_userspace)?;
+            write!(
+                f,
+                "  {:<16} answers {} fast, {} userspace",
+                "", self.answers_fast, self.answers_userspace
+            )?;
             if let (Some(share), Some(expected)) = (self.share, self.expected_share) {
                 write!(f, ", {:.1} % of {:.1} %", share * 100.0, expected * 100.0)?;
             }
