@@ -45,10 +45,9 @@ pub use report::{
     StatusReport,
 };
 pub use serve::{serve_tcp, serve_unix};
+pub use upgrade::UpgradeReport;
 
 use refusal::Refusal;
-
-pub use upgrade::UpgradeReport;
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {

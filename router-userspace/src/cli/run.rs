@@ -109,6 +109,12 @@ impl Run {
         }
         let settings = &config.server;
         let notify = Notify::from_environment();
+        if before.is_some() && !settings.interfaces.is_empty() && !privileges::has(&privileges::FAST_PATH)? {
+            bail!(
+                "[server] has interfaces now, and the agent that runs has none and has given up the capabilities for \
+                 them: restart it"
+            );
+        }
         let given = match before {
             Some(before) => before.take()?,
             None => Given::of_service_manager(given)?,
@@ -166,7 +172,7 @@ impl Run {
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
         let to_keep = sockets.to_keep()?;
-        let api_listeners = sockets.doors()?;
+        let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
@@ -293,8 +299,8 @@ impl Run {
                 }
                 message = Upgrade::hear(&mut serving.upgrade) => {
                     let descriptors = || {
-                        let listeners = api_listeners.iter().map(OwnedFd::try_clone);
-                        server.descriptors()?.into_iter().map(Ok).chain(listeners).collect()
+                        let of_api = api_sockets.iter().map(OwnedFd::try_clone);
+                        server.descriptors()?.into_iter().map(Ok).chain(of_api).collect()
                     };
                     if let Ended::HandedOver(handed) = serving.heard(message, descriptors, &mut requests).await? {
                         break Some(handed);
@@ -310,6 +316,8 @@ impl Run {
         if let Some(handed) = handed {
             let Serving { engine, datapath, manager, .. } = serving;
             log::info!("process {} serves from now on; ending", handed.pid);
+            // Who asks this process now is told so.
+            drop(requests);
             manager.handed_over(handed.pid);
             engine.shutdown().await;
             // The new agent has program, maps and pins.
