@@ -28,6 +28,7 @@ use crate::trace::Hub;
 
 mod change;
 mod door;
+mod drain;
 mod generations;
 mod openapi;
 mod page;
@@ -41,6 +42,7 @@ mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use door::{Door, ListenerReport};
+pub use drain::{Drain, DrainReport, DrainsReport, clock};
 pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, PlanWanted, Rollback};
 pub use peer::{Groups, Peer};
 pub use refusal::{ErrorDetail, ErrorReport, Kind};
@@ -70,6 +72,8 @@ pub enum Request {
     Standing(oneshot::Sender<(Standing, Basis)>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// What is being drained.
+    Drains(oneshot::Sender<DrainsReport>),
     /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
     Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.

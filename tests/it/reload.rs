@@ -15,6 +15,7 @@ use router_tests::netns::{Namespace, Pair, need_netns};
 use router_tests::packet::Query;
 use serde_json::Value;
 
+mod drain;
 mod overrides;
 mod plans;
 
