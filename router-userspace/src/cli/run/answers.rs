@@ -48,6 +48,9 @@ impl Serving {
         let drains = self.agent.overrides().drains().map(|held| held.target.as_str());
         self.answers.draining(drains, unix_now());
         self.keeper.verdict();
+        if self.agent.compiled().is_out_of_tallies() {
+            log::warn!("more ways to an answer than tallies: some answers are not counted by endpoint");
+        }
         self.follow_shares();
     }
 
