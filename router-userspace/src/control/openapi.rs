@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, page};
+use super::{ErrorReport, change, page, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -33,6 +33,7 @@ use super::{ErrorReport, change, page};
         change::reload,
         change::add,
         change::clear,
+        upgrade::upgrade,
     ),
 )]
 pub(super) struct Document;

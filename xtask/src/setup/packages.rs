@@ -60,6 +60,9 @@ pub const PROGRAMS: &[Program] = &[
     program("curl", "curl", false),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
+    program("strace", "strace", false),
+    program("setpriv", "util-linux", false),
+    program("systemd-analyze", "systemd", false), // checks the unit; it need not run
 ];
 
 /// Whether this is Debian or made from it, with apt.
