@@ -169,7 +169,7 @@ impl Run {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
-        let to_keep = sockets.to_keep()?;
+        let to_keep = sockets.take_to_keep()?;
         let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
