@@ -9,7 +9,7 @@
 //! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
 
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Name of the XDP program in the BPF object.
 pub const PROGRAM: &str = "xroute";
@@ -40,6 +40,14 @@ pub mod map {
     pub const SCRATCH: &str = "SCRATCH";
     /// Per-CPU copy of the query whose labels are stripped on the way to a wildcard.
     pub const STRIPPED: &str = "STRIPPED";
+    /// Array of [`crate::trace::RULES`] [`crate::trace::Rule`]. Mmapable.
+    pub const TRACE_RULES: &str = "TRACE_RULES";
+    /// Per-CPU array of [`crate::trace::State`], one for each rule.
+    pub const TRACE_STATE: &str = "TRACE_STATE";
+    /// Per-CPU space in which a [`crate::trace::Record`] is put together.
+    pub const TRACE_RECORD: &str = "TRACE_RECORD";
+    /// Ring buffer of [`crate::trace::Record`], each as long as its frames.
+    pub const TRACE_RING: &str = "TRACE_RING";
 }
 
 /// Halves of every table.
@@ -85,6 +93,8 @@ impl Control {
     pub const READY: u32 = 1;
     /// When the lease has lapsed: pass instead of serve.
     pub const STALE_PASS: u32 = 2;
+    /// Somebody reads samples ([`crate::trace`]).
+    pub const TRACE: u32 = 4;
 
     /// Packs the active half (0 or 1), flags (24 bits) and the deadline.
     pub const fn new(half: u8, flags: u32, deadline: u32) -> Self {

@@ -22,6 +22,7 @@ mod probe;
 mod reload;
 mod run;
 mod status;
+mod trace;
 mod upgrade;
 
 /// Where the configuration is when no path is given.
@@ -61,6 +62,8 @@ enum Command {
     Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
+    /// Print queries as they are answered: who asked what, and what they got.
+    Trace(trace::Trace),
     /// Print completions for a shell.
     Completions(complete::Completions),
     /// Write manual pages, one for each command.
@@ -120,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Override(overrides) => overrides.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Status(status) => status.execute(),
+        Command::Trace(trace) => trace.execute(),
         Command::Completions(completions) => completions.execute(),
         Command::Man(man) => man.execute(),
     };

@@ -22,6 +22,7 @@ use crate::dns;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
 use crate::settings;
+use crate::trace::Hub;
 
 mod change;
 mod door;
@@ -32,6 +33,7 @@ mod refusal;
 mod report;
 mod serve;
 mod stall;
+mod trace;
 mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
@@ -39,10 +41,11 @@ pub use door::{Door, ListenerReport};
 pub use peer::{Groups, Peer};
 pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
-    EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
-    StatusReport,
+    DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts,
+    ReloadReport, StatusReport, TraceReport,
 };
 pub use serve::{serve_tcp, serve_unix};
+pub use trace::{TraceLine, TraceQuery, Traced};
 pub use upgrade::UpgradeReport;
 
 use refusal::Refusal;
@@ -53,6 +56,8 @@ pub enum Request {
     Status(oneshot::Sender<StatusReport>),
     /// An explanation.
     Explain(Question, oneshot::Sender<Explanation>),
+    /// Those who read queries along.
+    Readers(oneshot::Sender<Arc<Hub>>),
     /// What the userspace server answers from.
     Service(oneshot::Sender<Arc<dns::Service>>),
     /// Load the configuration anew; answered when it serves, or with every mistake.
@@ -101,7 +106,8 @@ type Requests = State<mpsc::Sender<Request>>;
 pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
     looks(requests.clone())
         .merge(upgrade::routes(requests.clone(), groups.admin.clone()))
-        .merge(change::routes(requests, groups.admin.clone()))
+        .merge(change::routes(requests.clone(), groups.admin.clone()))
+        .merge(trace::routes(requests, groups.admin.clone()))
         .layer(from_fn_with_state(groups, peer::admit_looking))
         .layer(from_fn(refusal::in_json))
 }

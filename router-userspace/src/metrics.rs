@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::control::{ListenerReport, ProbesReport, StatusReport};
+use crate::control::{ListenerReport, ProbesReport, StatusReport, TraceReport};
 
 /// Content type of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -125,6 +125,7 @@ impl Collector for Exposition {
             ConstGauge::new(i64::from(!interface.away)).encode(family.encode_family(&labels)?)?;
         }
         probes(&report.probes, &mut encoder)?;
+        trace(&report.trace, &mut encoder)?;
         api(&report.api, &mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "profile_serving_all",
@@ -189,6 +190,30 @@ impl Collector for Exposition {
             )
             .and_then(|metric| ConstGauge::new(report.generation as i64).encode(metric))
     }
+}
+
+/// Who reads queries along, and what they got.
+fn trace(report: &TraceReport, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(
+        "trace",
+        "Queries for those who read along, by what came of them",
+        None,
+        MetricType::Counter,
+    )?;
+    let tally = &report.tally;
+    for (result, count) in [("sampled", tally.sampled), ("withheld", tally.withheld), ("lost", tally.lost)] {
+        ConstCounter::new(count).encode(family.encode_family(&[("result", result)])?)?;
+    }
+    let readers = i64::try_from(report.readers).unwrap_or(i64::MAX);
+    let mut gauge = |name, help, value: i64| {
+        ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+    };
+    gauge("trace_readers", "Who reads queries along now", readers)?;
+    let Some(dnstap) = &report.dnstap else { return Ok(()) };
+    gauge("dnstap_open", "1 when dnstap is being written", i64::from(dnstap.open))?;
+    let help = "Frames of dnstap that were written";
+    let frames = encoder.encode_descriptor("dnstap_frames", help, None, MetricType::Counter)?;
+    ConstCounter::new(dnstap.frames).encode(frames)
 }
 
 /// What the listeners of the API count.

@@ -22,4 +22,5 @@ mod refuse;
 mod reload;
 mod secondaries;
 mod tcp;
+mod trace;
 mod zonefile;

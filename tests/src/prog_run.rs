@@ -16,6 +16,10 @@ use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Location
 use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
 
+mod copies;
+
+pub use copies::{Copied, rule};
+
 /// XDP actions, as the kernel numbers them.
 pub mod action {
     /// The program's set-up is broken.

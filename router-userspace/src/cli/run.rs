@@ -33,6 +33,7 @@ mod sockets;
 mod state;
 mod status;
 mod take_over;
+mod tap;
 mod upgrade;
 
 use feeds::Feeds;
@@ -42,6 +43,7 @@ use serving::{Serving, room};
 use sockets::{Given, Sockets};
 use state::Keeper;
 use take_over::Predecessor;
+use tap::Tap;
 use upgrade::{Ended, Program, Upgrade};
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
@@ -187,6 +189,10 @@ impl Run {
             let datapath = self.attach(&settings, &mut agent, None)?;
             (server, datapath)
         };
+        let mut tap = Tap::new(Arc::clone(counts.readers()));
+        if before.is_none() {
+            tap.begin(datapath.as_ref(), settings.dnstap.as_ref());
+        }
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let groups =
@@ -246,6 +252,7 @@ impl Run {
             program,
             control_stays,
             upgrade: None,
+            tap,
             ends_again: None,
             doors,
             started,
@@ -272,6 +279,7 @@ impl Run {
                     if let Some(to_keep) = to_keep.take() {
                         to_keep.tell(&serving.manager.notify);
                     }
+                    serving.begin_tap();
                 }
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
@@ -302,7 +310,8 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, manager, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, manager, tap, .. } = serving;
+        tokio::task::block_in_place(|| tap.end());
         if let Some(handed) = handed {
             log::info!("process {} serves from now on; ending", handed.pid);
             // Who asks this process now is told so.

@@ -6,7 +6,9 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Algorithm, Cookies, Dns, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
+use crate::settings::{
+    Algorithm, Cookies, Dns, DnstapTarget, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode,
+};
 
 mod monitors;
 mod refusals;
@@ -88,6 +90,12 @@ table_size = 4096
 per_second = 100
 in_flight = 10
 programs = 1
+[dnstap]
+file = "taps"
+identity = "lab"
+sample = 100
+per_second = 5
+path = "fast"
 [geo]
 overrides = "geo.csv"
 [latency]
@@ -217,6 +225,11 @@ fn every_key_arrives() {
         table_size: 4096,
     };
     assert_eq!(*limit, expected);
+    let dnstap = server.dnstap.as_ref().unwrap();
+    assert_eq!(dnstap.target, DnstapTarget::File("taps".into()));
+    assert_eq!(dnstap.speaker.as_ref().unwrap().identity, "lab");
+    assert_eq!((dnstap.sample, dnstap.per_second), (100, 5));
+    assert_eq!(dnstap.path, Some(crate::trace::Path::Fast));
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
     assert_eq!(config.geography.overrides.len(), 1);

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, page, upgrade};
+use super::{ErrorReport, change, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -21,6 +21,7 @@ use super::{ErrorReport, change, page, upgrade};
     tags(
         (name = "look", description = "For whoever may connect, also at `server.http`"),
         (name = "change", description = "For root and `server.admin_group`, on the control socket only"),
+        (name = "trace", description = "What clients ask: for root and `server.admin_group`, on the control socket only"),
     ),
     paths(
         page::page,
@@ -34,6 +35,7 @@ use super::{ErrorReport, change, page, upgrade};
         change::add,
         change::clear,
         upgrade::upgrade,
+        trace::trace,
     ),
 )]
 pub(super) struct Document;

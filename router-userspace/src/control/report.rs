@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::{ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
+use crate::trace::Tally;
 
 mod health;
 
@@ -46,12 +47,55 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// Who reads queries along.
+    pub trace: TraceReport,
     /// Who asks the agent: the control socket, and `server.http`.
     pub api: Vec<ListenerReport>,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
+}
+
+/// Sampled queries.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct TraceReport {
+    /// Readers now: `xroute trace` and dnstap.
+    pub readers: usize,
+    /// What readers got and missed since the agent started.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// `[dnstap]`, when it is configured.
+    pub dnstap: Option<DnstapReport>,
+}
+
+/// Where dnstap goes, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DnstapReport {
+    /// `socket PATH` or `file PATH`.
+    pub target: String,
+    /// Whether it is being written.
+    pub open: bool,
+    /// Frames written since it was configured.
+    pub frames: u64,
+    /// Why it is not written.
+    pub error: Option<String>,
+}
+
+impl fmt::Display for TraceReport {
+    /// Nothing when nobody ever read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { readers, tally: Tally { sampled, withheld, lost }, dnstap } = self;
+        if *readers > 0 || *sampled > 0 {
+            writeln!(f, "traced: {readers} readers, {sampled} queries, {withheld} withheld, {lost} lost")?;
+        }
+        let Some(DnstapReport { target, open, frames, error }) = dnstap else { return Ok(()) };
+        write!(f, "dnstap to {target}: {}, {frames} frames", if *open { "open" } else { "not open" })?;
+        match error {
+            Some(why) => writeln!(f, " ({why})"),
+            None => writeln!(f),
+        }
+    }
 }
 
 /// What came of reloads.
@@ -207,6 +251,7 @@ impl fmt::Display for StatusReport {
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
+        write!(f, "{}", self.trace)?;
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
         }

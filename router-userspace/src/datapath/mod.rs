@@ -18,6 +18,7 @@ mod pins;
 mod program;
 mod start;
 mod sys;
+mod tap;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::interface::Mode;
 pub use self::pins::{default_directory, prepare};
-pub use self::sys::monotonic;
+pub use self::sys::{interface_name, monotonic};
+pub use self::tap::{Missed, Tap};
 
 use self::instance::{Instance, Placement};
 use self::interface::Interface;
@@ -243,6 +245,19 @@ impl Datapath {
     /// The interfaces, in the order of the configuration.
     pub fn interfaces(&self) -> &[Attached] {
         &self.attached
+    }
+
+    /// Id of the program, another one after [`Self::replace`].
+    pub fn program_id(&self) -> u32 {
+        self.instance.program_id
+    }
+
+    /// The way to samples of what the program does. There is to be one at a time.
+    ///
+    /// # Errors
+    /// When a map cannot be opened.
+    pub fn tap(&self) -> Result<Tap> {
+        Tap::new(&self.instance)
     }
 
     /// Elements of each table that fit without [`Self::replace`].

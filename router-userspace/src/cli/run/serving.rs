@@ -13,6 +13,7 @@ use super::feeds::Feeds;
 use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
+use super::tap::Tap;
 use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
@@ -43,6 +44,7 @@ pub(super) struct Serving {
     pub(super) control_stays: bool,
     /// An upgrade that is under way.
     pub(super) upgrade: Option<Upgrade>,
+    pub(super) tap: Tap,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     /// Listeners of the API.
@@ -71,6 +73,7 @@ impl Serving {
             if let Err(error) = refreshed {
                 log::warn!("interfaces: {error:#}");
             }
+            self.tap.follow(Some(datapath));
             self.agent.set_room(room(datapath));
             if self.agent.compiled().has_retired() {
                 datapath.grace();
@@ -78,6 +81,12 @@ impl Serving {
             }
             Ok(())
         })
+    }
+
+    /// No agent before this one reads from the fast path's ring any more.
+    pub(super) fn begin_tap(&mut self) {
+        let Self { tap, datapath, agent, .. } = self;
+        tokio::task::block_in_place(|| tap.begin(datapath.as_ref(), agent.settings().dnstap.as_ref()));
     }
 
     /// Probes ended.
@@ -104,6 +113,7 @@ impl Serving {
             Request::Explain(question, reply) => {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
+            Request::Readers(reply) => drop(reply.send(Arc::clone(self.counts.readers()))),
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
             Request::Overrides(reply) => {
                 let overrides = changes::report(&self.agent, unix_now());
@@ -236,8 +246,10 @@ impl Serving {
                 }
                 datapath.set_stale(draft.settings().stale);
                 datapath.renew_lease(LEASE);
+                self.tap.follow(Some(datapath));
                 self.agent.set_room(room(datapath));
             }
+            self.tap.configure(draft.settings().dnstap.as_ref());
             let effects = self.agent.adopt(draft, unix_now())?;
             self.loaded_at = unix_now();
             self.carry_out(effects).map(Ok)
@@ -279,6 +291,7 @@ impl Serving {
                 Effect::Install => {
                     if let Some(datapath) = &mut self.datapath {
                         install(datapath, &self.agent.compiled().tables)?;
+                        self.tap.follow(Some(datapath));
                         self.agent.set_room(room(datapath));
                         log::info!("installed a new generation at_ns={}", datapath::monotonic());
                     }

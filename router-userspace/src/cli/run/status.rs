@@ -8,8 +8,9 @@ use router_common::counter::Counter;
 use super::changes;
 use super::serving::Serving;
 use crate::clock::unix_now;
-use crate::control::{InterfaceReport, ProbesReport, StatusReport};
+use crate::control::{DnstapReport, InterfaceReport, ProbesReport, StatusReport, TraceReport};
 use crate::datapath::{Attached, Datapath};
+use crate::dnstap::State;
 use crate::probe::{NextProbe, Stats};
 
 /// Serial number of the serving generation.
@@ -49,6 +50,14 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .unwrap_or_default(),
         counters,
         probes: probes(&engine.stats()),
+        trace: TraceReport {
+            readers: counts.readers().readers(),
+            tally: counts.readers().totals(),
+            dnstap: serving.tap.output().map(|output| {
+                let State { open, frames, error } = output.state();
+                DnstapReport { target: output.settings().target.to_string(), open, frames, error }
+            }),
+        },
         api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {

@@ -340,6 +340,7 @@ impl Serving {
                 Some(request) = requests.recv() => match request {
                     request @ (Request::Status(_)
                     | Request::Explain(..)
+                    | Request::Readers(_)
                     | Request::Service(_)
                     | Request::Overrides(_)) => self.tell(request),
                     request => waiting.push(request),
@@ -358,6 +359,10 @@ fn refuse(request: Request) {
         Request::Change(_, _, reply) => drop(reply.send(Err(why))),
         Request::Upgrade(_, reply) => drop(reply.send(Err(why))),
         // They were answered when they came.
-        Request::Status(_) | Request::Explain(..) | Request::Service(_) | Request::Overrides(_) => {}
+        Request::Status(_)
+        | Request::Explain(..)
+        | Request::Readers(_)
+        | Request::Service(_)
+        | Request::Overrides(_) => {}
     }
 }
