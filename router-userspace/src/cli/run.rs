@@ -160,7 +160,7 @@ impl Run {
         let mut agent = state::resume(config)?;
         let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
-        let to_keep = sockets.to_keep()?;
+        let to_keep = sockets.take_to_keep()?;
         let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
