@@ -23,6 +23,7 @@ mod reload;
 mod run;
 mod status;
 mod trace;
+mod upgrade;
 
 /// Where the configuration is when no path is given.
 pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
@@ -57,6 +58,8 @@ enum Command {
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Start the agent's program anew (another version of it, say) and hand everything over; no query is lost.
+    Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
     /// Print queries as they are answered: who asked what, and what they got.
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Endpoint(endpoint) => endpoint.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
+        Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Status(status) => status.execute(),
         Command::Trace(trace) => trace.execute(),
         Command::Completions(completions) => completions.execute(),

@@ -1,6 +1,7 @@
 //! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,7 +14,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
 use serde::Deserialize;
-use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use utoipa::IntoParams;
 
@@ -34,6 +34,7 @@ mod report;
 mod serve;
 mod stall;
 mod trace;
+mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use door::{Door, ListenerReport};
@@ -45,6 +46,7 @@ pub use report::{
 };
 pub use serve::{serve_tcp, serve_unix};
 pub use trace::{TraceLine, TraceQuery, Traced};
+pub use upgrade::UpgradeReport;
 
 use refusal::Refusal;
 
@@ -62,6 +64,8 @@ pub enum Request {
     Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
+    Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.
     Change(Who, Change, oneshot::Sender<Result<ChangeReport, String>>),
 }
@@ -101,6 +105,7 @@ type Requests = State<mpsc::Sender<Request>>;
 /// root and the admin group. To be served by [`serve_unix`] with the same groups.
 pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
     looks(requests.clone())
+        .merge(upgrade::routes(requests.clone(), groups.admin.clone()))
         .merge(change::routes(requests.clone(), groups.admin.clone()))
         .merge(trace::routes(requests, groups.admin.clone()))
         .layer(from_fn_with_state(groups, peer::admit_looking))
@@ -216,6 +221,7 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     }
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    listener.set_nonblocking(true).context("cannot set up the control socket")?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
     if let Some(name) = settings.control_group.as_ref().or(settings.admin_group.as_ref()) {
@@ -225,7 +231,13 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
                 format!("there is no group {name} (server.control_group, server.admin_group)")
             })?;
         std::os::unix::fs::chown(path, None, Some(group.gid.as_raw()))
-            .with_context(|| format!("cannot give {} to the group {name}", path.display()))?;
+            .with_context(|| {
+                format!(
+                    "cannot give {} to the group {name} (CAP_CHOWN, or membership in it: SupplementaryGroups={name} \
+                     in a systemd unit)",
+                    path.display()
+                )
+            })?;
     }
     Ok(listener)
 }

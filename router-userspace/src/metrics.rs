@@ -114,6 +114,16 @@ impl Collector for Exposition {
             let labels = [("profile", profile), ("endpoint", endpoint.name.as_str())];
             ConstGauge::new(i64::from(endpoint.trouble.is_some())).encode(family.encode_family(&labels)?)?;
         }
+        let mut family = encoder.encode_descriptor(
+            "interface_attached",
+            "1 when the XDP program is on the interface, 0 when that is gone",
+            None,
+            MetricType::Gauge,
+        )?;
+        for interface in &report.interfaces {
+            let labels = [("interface", interface.name.as_str()), ("mode", interface.mode.as_str())];
+            ConstGauge::new(i64::from(!interface.away)).encode(family.encode_family(&labels)?)?;
+        }
         probes(&report.probes, &mut encoder)?;
         trace(&report.trace, &mut encoder)?;
         api(&report.api, &mut encoder)?;

@@ -13,6 +13,7 @@ mod differential;
 mod examples;
 mod health;
 mod large;
+mod lifecycle;
 mod mutation;
 mod options;
 mod packets;

@@ -60,6 +60,7 @@ control_group = "dns"
 admin_group = "dns-admin"
 http = "127.0.0.1:8053"
 state_dir = "state"
+ready_within = "2s"
 edns_size = 1200
 nsid = "0x00fF7a"
 version = "x 1"
@@ -198,6 +199,7 @@ fn every_key_arrives() {
     );
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
+    assert_eq!(server.ready_within, Duration::from_secs(2));
     let tcp =
         Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
     assert_eq!(server.dns.tcp, tcp);

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, page, trace};
+use super::{ErrorReport, change, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -35,6 +35,7 @@ use super::{ErrorReport, change, page, trace};
         change::add,
         change::clear,
         trace::trace,
+        upgrade::upgrade,
     ),
 )]
 pub(super) struct Document;

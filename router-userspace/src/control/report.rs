@@ -166,6 +166,9 @@ pub struct InterfaceReport {
     pub mode: String,
     /// Why it is not native, when it is not.
     pub why_not_native: Option<String>,
+    /// Whether it is not there at present.
+    #[serde(default)]
+    pub away: bool,
 }
 
 /// How the counters of the userspace server begin that count no replies.
@@ -233,6 +236,10 @@ impl fmt::Display for StatusReport {
             writeln!(f, "no interface: the userspace server answers everything")?;
         }
         for interface in &self.interfaces {
+            if interface.away {
+                writeln!(f, "interface {}: not there; attached to when it comes back", interface.name)?;
+                continue;
+            }
             write!(f, "interface {}: XDP {}", interface.name, interface.mode)?;
             match &interface.why_not_native {
                 Some(why) => writeln!(f, " (not native: {why})")?,

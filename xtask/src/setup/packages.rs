@@ -62,6 +62,9 @@ pub const PROGRAMS: &[Program] = &[
     program("nsd", "nsd", false),
     program("dnstap-ldns", "dnstap-ldns", false),
     program("fstrm_capture", "fstrm-bin", false),
+    program("strace", "strace", false),
+    program("setpriv", "util-linux", false),
+    program("systemd-analyze", "systemd", false), // checks the unit; it need not run
 ];
 
 /// Whether this is Debian or made from it, with apt.

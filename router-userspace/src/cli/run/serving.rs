@@ -10,9 +10,11 @@ use router_common::view::Health;
 use tokio::sync::watch;
 
 use super::feeds::Feeds;
+use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
 use super::tap::Tap;
+use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::audit::{self, Entry, Who};
@@ -37,6 +39,12 @@ pub(super) struct Serving {
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
     pub(super) tap: Tap,
+    pub(super) manager: Manager,
+    pub(super) program: Program,
+    /// Whether the file of the control socket stays when the agent ends.
+    pub(super) control_stays: bool,
+    /// An upgrade that is under way.
+    pub(super) upgrade: Option<Upgrade>,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     /// Listeners of the API.
@@ -83,6 +91,16 @@ impl Serving {
 
     /// Somebody asks.
     pub(super) fn answer(&mut self, request: Request) {
+        match request {
+            Request::Reload(who, reply) => self.reload(who, Some(reply)),
+            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Upgrade(who, reply) => self.upgrade(who, reply),
+            request => self.tell(request),
+        }
+    }
+
+    /// Somebody wants to know something. Requests for changes are not answered here.
+    pub(super) fn tell(&self, request: Request) {
         // Whoever asked may be gone, which is no matter.
         match request {
             Request::Status(reply) => drop(reply.send(status::report(self))),
@@ -91,12 +109,11 @@ impl Serving {
             }
             Request::Readers(reply) => drop(reply.send(Arc::clone(self.counts.readers()))),
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
-            Request::Reload(who, reply) => self.reload(who, Some(reply)),
             Request::Overrides(reply) => {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
-            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Reload(..) | Request::Change(..) | Request::Upgrade(..) => {}
         }
     }
 

@@ -74,6 +74,7 @@ fn interface(attached: &Attached) -> InterfaceReport {
         name: attached.name.clone(),
         mode: attached.mode.to_string(),
         why_not_native: attached.why_not_native.clone(),
+        away: attached.away,
     }
 }
 

@@ -61,10 +61,15 @@ impl Tap {
         });
     }
 
-    /// Ends dnstap in good order, and leaves the fast path alone.
-    pub(super) fn end(self) {
-        let Self { hub, output, reports: _ } = self;
-        drop(output);
-        hub.follow(None);
+    /// Ends dnstap in good order, and leaves the fast path alone: another agent is about to read from it.
+    pub(super) fn rest(&mut self) {
+        self.output = None;
+        self.reports = None;
+        self.hub.follow(None);
+    }
+
+    /// For good.
+    pub(super) fn end(mut self) {
+        self.rest();
     }
 }

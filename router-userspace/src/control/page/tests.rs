@@ -35,7 +35,12 @@ fn hostile() -> StatusReport {
             error: Some(text()),
         }],
         listen: vec![text()],
-        interfaces: vec![InterfaceReport { name: text(), mode: text(), why_not_native: Some(text()) }],
+        interfaces: vec![InterfaceReport {
+            name: text(),
+            mode: text(),
+            why_not_native: Some(text()),
+            away: false,
+        }],
         counters: [(text(), 7)].into(),
         api: vec![ListenerReport {
             listener: text(),
