@@ -190,8 +190,9 @@ impl Run {
             (server, datapath)
         };
         let mut tap = Tap::new(Arc::clone(counts.readers()));
-        tap.follow(datapath.as_ref());
-        tap.configure(settings.dnstap.as_ref());
+        if before.is_none() {
+            tap.begin(datapath.as_ref(), settings.dnstap.as_ref());
+        }
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let groups =
@@ -247,11 +248,11 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
-            tap,
             manager,
             program,
             control_stays,
             upgrade: None,
+            tap,
             ends_again: None,
             doors,
             started,
@@ -278,6 +279,7 @@ impl Run {
                     if let Some(to_keep) = to_keep.take() {
                         to_keep.tell(&serving.manager.notify);
                     }
+                    serving.begin_tap();
                 }
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
@@ -309,6 +311,7 @@ impl Run {
             http.abort();
         }
         let Serving { engine, datapath, keeper, agent, manager, tap, .. } = serving;
+        tokio::task::block_in_place(|| tap.end());
         if let Some(handed) = handed {
             log::info!("process {} serves from now on; ending", handed.pid);
             // Who asks this process now is told so.
@@ -329,7 +332,6 @@ impl Run {
         log::info!("ending");
         manager.stopping();
         engine.shutdown().await;
-        tokio::task::block_in_place(|| tap.end());
         match datapath {
             Some(datapath) if self.keep_attached => datapath.keep(),
             Some(datapath) => datapath.detach()?,

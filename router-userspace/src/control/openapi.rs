@@ -34,8 +34,8 @@ use super::{ErrorReport, change, page, trace, upgrade};
         change::reload,
         change::add,
         change::clear,
-        trace::trace,
         upgrade::upgrade,
+        trace::trace,
     ),
 )]
 pub(super) struct Document;

@@ -38,13 +38,13 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
-    pub(super) tap: Tap,
     pub(super) manager: Manager,
     pub(super) program: Program,
     /// Whether the file of the control socket stays when the agent ends.
     pub(super) control_stays: bool,
     /// An upgrade that is under way.
     pub(super) upgrade: Option<Upgrade>,
+    pub(super) tap: Tap,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     /// Listeners of the API.
@@ -81,6 +81,12 @@ impl Serving {
             }
             Ok(())
         })
+    }
+
+    /// No agent before this one reads from the fast path's ring any more.
+    pub(super) fn begin_tap(&mut self) {
+        let Self { tap, datapath, agent, .. } = self;
+        tokio::task::block_in_place(|| tap.begin(datapath.as_ref(), agent.settings().dnstap.as_ref()));
     }
 
     /// Probes ended.

@@ -14,14 +14,24 @@ use crate::trace::Hub;
 pub(super) struct Tap {
     hub: Arc<Hub>,
     output: Option<Output>,
+    /// An agent before this one may still read from the ring, which has one reader at a time.
+    waits: bool,
     /// Of the program with this id.
     reports: Option<(u32, Reports<&'static dyn Log>)>,
 }
 
 impl Tap {
-    /// Nobody reads at first.
+    /// Nobody reads before [`Tap::begin`].
     pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, output: None, reports: None }
+        Self { hub, output: None, waits: true, reports: None }
+    }
+
+    /// From now on the fast path is read, and dnstap goes out. Nothing when it was begun before.
+    pub(super) fn begin(&mut self, datapath: Option<&Datapath>, dnstap: Option<&Dnstap>) {
+        if std::mem::take(&mut self.waits) {
+            self.follow(datapath);
+            self.configure(dnstap);
+        }
     }
 
     /// Where dnstap goes.
@@ -31,6 +41,9 @@ impl Tap {
 
     /// The program may be another one now, and may have reported something.
     pub(super) fn follow(&mut self, datapath: Option<&Datapath>) {
+        if self.waits {
+            return;
+        }
         self.hub.follow(datapath);
         let Some(datapath) = datapath else { return };
         let id = datapath.program_id();
@@ -47,6 +60,9 @@ impl Tap {
 
     /// A configuration has come into service.
     pub(super) fn configure(&mut self, dnstap: Option<&Dnstap>) {
+        if self.waits {
+            return;
+        }
         if let Some(output) = self.output.as_ref().filter(|output| Some(output.settings()) == dnstap) {
             output.reopen();
             return;
@@ -61,15 +77,10 @@ impl Tap {
         });
     }
 
-    /// Ends dnstap in good order, and leaves the fast path alone: another agent is about to read from it.
-    pub(super) fn rest(&mut self) {
-        self.output = None;
-        self.reports = None;
-        self.hub.follow(None);
-    }
-
-    /// For good.
-    pub(super) fn end(mut self) {
-        self.rest();
+    /// Ends dnstap in good order, and leaves the fast path alone.
+    pub(super) fn end(self) {
+        let Self { hub, output, waits: _, reports: _ } = self;
+        drop(output);
+        hub.follow(None);
     }
 }

@@ -230,7 +230,6 @@ impl Serving {
         requests: &mut mpsc::Receiver<Request>,
     ) -> anyhow::Result<Ended> {
         let frozen = Instant::now();
-        tokio::task::block_in_place(|| self.tap.rest());
         self.keeper.flush(self.agent.kept()).await;
         let given = descriptors().context("cannot duplicate the sockets").and_then(|sockets| {
             for socket in sockets {
@@ -297,8 +296,6 @@ impl Serving {
                     taken_back.context("cannot take the fast path back from an upgrade that failed")?;
                     self.agent.set_room(super::room(self.datapath.as_ref().context("it was there")?));
                 }
-                self.tap.follow(self.datapath.as_ref());
-                self.tap.configure(self.agent.settings().dnstap.as_ref());
                 upgrade.failed(&why);
                 for request in waiting {
                     self.answer(request);
@@ -343,6 +340,7 @@ impl Serving {
                 Some(request) = requests.recv() => match request {
                     request @ (Request::Status(_)
                     | Request::Explain(..)
+                    | Request::Readers(_)
                     | Request::Service(_)
                     | Request::Overrides(_)) => self.tell(request),
                     request => waiting.push(request),
@@ -360,9 +358,11 @@ fn refuse(request: Request) {
         Request::Reload(_, reply) => drop(reply.send(Err(why))),
         Request::Change(_, _, reply) => drop(reply.send(Err(why))),
         Request::Upgrade(_, reply) => drop(reply.send(Err(why))),
-        // Nothing is read along here any more; whoever asked is told that the agent ends.
-        Request::Readers(_) => {}
         // They were answered when they came.
-        Request::Status(_) | Request::Explain(..) | Request::Service(_) | Request::Overrides(_) => {}
+        Request::Status(_)
+        | Request::Explain(..)
+        | Request::Readers(_)
+        | Request::Service(_)
+        | Request::Overrides(_) => {}
     }
 }
