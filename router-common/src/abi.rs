@@ -47,6 +47,8 @@ pub mod map {
     pub const SCRATCH: &str = "SCRATCH";
     /// Per-CPU copy of the query whose labels are stripped on the way to a wildcard.
     pub const STRIPPED: &str = "STRIPPED";
+    /// Ring buffer of reports, under the name that aya-log gives it.
+    pub const REPORTS: &str = "AYA_LOGS";
     /// Array of [`crate::trace::RULES`] [`crate::trace::Rule`]. Mmapable.
     pub const TRACE_RULES: &str = "TRACE_RULES";
     /// Per-CPU array of [`crate::trace::State`], one for each rule.

@@ -2,6 +2,7 @@
 //! `BPF_PROG_TEST_RUN`.
 
 mod interfaces;
+mod reports;
 mod tallies;
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -19,6 +19,7 @@ mod netdev;
 pub mod object;
 mod pins;
 mod program;
+mod reports;
 mod start;
 pub mod survey;
 mod sys;
@@ -38,6 +39,7 @@ pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::interface::Mode;
 pub use self::pins::{default_directory, prepare};
+pub use self::reports::Reports;
 pub use self::sys::{interface_name, monotonic};
 pub use self::tallies::{Mark, Tallied, Tallies, Totals};
 pub use self::tap::{Missed, Tap};
@@ -286,6 +288,14 @@ impl Datapath {
     /// When a map cannot be opened.
     pub fn tap(&self) -> Result<Tap> {
         Tap::new(&self.instance)
+    }
+
+    /// What the program reports, for a logger; `None` when it is not pinned. There is to be one reader at a time.
+    ///
+    /// # Errors
+    /// When the ring cannot be opened.
+    pub fn reports<L: log::Log>(&self, logger: L) -> Result<Option<Reports<L>>> {
+        self.pinned.as_ref().map(|pinned| Reports::open(&pinned.set.path, logger)).transpose()
     }
 
     /// Elements of each table that fit without [`Self::replace`].
