@@ -19,6 +19,8 @@ mod probe;
 mod reload;
 mod run;
 mod status;
+mod stream;
+mod watch;
 
 /// Where the configuration is when no path is given.
 pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
@@ -54,6 +56,8 @@ enum Command {
     Override(change::Override),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
+    /// Print events as they happen: verdicts, statuses, changes, reloads, tables.
+    Watch(watch::Watch),
 }
 
 /// How a result is printed.
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Status(status) => status.execute(),
+        Command::Watch(watch) => watch.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use anyhow::Context;
 use axum::Json;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
@@ -17,25 +17,33 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::audit::Who;
 use crate::dns;
+use crate::events;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
+use crate::metrics::{Format, Scrape};
 use crate::settings;
 
 mod change;
+mod follow;
 mod peer;
 mod report;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use peer::Peer;
+pub(crate) use report::counts_beside;
 pub use report::{
-    EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport,
-    StatusReport,
+    EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport, MapReport,
+    ProbesReport, ProfileReport, ReloadCounts, ReloadReport, StatusReport,
 };
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {
     /// The whole status.
     Status(oneshot::Sender<StatusReport>),
+    /// What metrics are rendered from.
+    Metrics(oneshot::Sender<Scrape>),
+    /// The stream of events.
+    Events(oneshot::Sender<Arc<events::Stream>>),
     /// An explanation.
     Explain(Question, oneshot::Sender<Explanation>),
     /// What the userspace server answers from.
@@ -91,6 +99,7 @@ pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
+        .route("/v1/events", get(follow::events))
         .route("/metrics", get(metrics))
         .with_state(requests.clone())
         .merge(change::read_only(requests))
@@ -110,10 +119,11 @@ async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal
     ask(&requests, Request::Status).await.map(Json)
 }
 
-async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
-    let report = ask(&requests, Request::Status).await?;
-    let kind = [(axum::http::header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
-    Ok((kind, crate::metrics::render(&report)).into_response())
+async fn metrics(State(requests): Requests, headers: HeaderMap) -> Result<Response, Refusal> {
+    let scrape = ask(&requests, Request::Metrics).await?;
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accepted.unwrap_or_default());
+    Ok(([(header::CONTENT_TYPE, format.content_type())], scrape.render(format)).into_response())
 }
 
 async fn explain(

@@ -15,6 +15,7 @@ use crate::settings::Dns;
 
 mod account;
 mod answer;
+mod census;
 mod chaos;
 mod cookie;
 mod edns;
@@ -37,6 +38,7 @@ mod tests;
 
 use account::Account;
 use answer::{Answer, Rcode};
+pub use census::{Census, ServerReport};
 use chaos::CLASS_CH;
 use cookie::{Cookie, Jar};
 use edns::Ours;
@@ -88,7 +90,7 @@ pub enum Transport {
 /// What happened to queries, by [`Counter`]. Shared by all sockets; also holds the fast path's counters,
 /// which stay zero here.
 #[derive(Default)]
-pub struct Counts([Shard; SHARDS]);
+pub struct Counts([Shard; SHARDS], Census);
 
 /// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
 /// the cache from each other with every query.
@@ -118,6 +120,11 @@ impl Counts {
         if let Some(count) = self.0.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What was asked.
+    pub fn census(&self) -> &Census {
+        &self.1
     }
 
     /// How often it happened.
@@ -181,6 +188,8 @@ struct Terms<'s> {
     known: bool,
     /// What becomes of the query's signature.
     standing: Standing,
+    /// What the query's cookie is, where cookies are configured.
+    cookie: Option<Cookie>,
 }
 
 impl<'s> Terms<'s> {
@@ -210,6 +219,7 @@ impl<'s> Terms<'s> {
             },
             known: matches!(cookie, Some(Cookie::Good(_))) || standing.key().is_some(),
             standing,
+            cookie,
         }
     }
 
@@ -254,6 +264,8 @@ fn settle(
         terms.standing.finish(&mut reply.octets, client.now);
     }
     counts.add(answer.counter);
+    counts.census().asked(query, client, terms.cookie, false);
+    counts.census().replied(answer.rcode);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     }

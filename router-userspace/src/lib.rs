@@ -14,6 +14,7 @@ pub mod control;
 mod csv;
 pub mod datapath;
 pub mod dns;
+pub mod events;
 pub mod explain;
 pub mod fault;
 pub mod feed;

@@ -15,6 +15,7 @@ use crate::audit::Who;
 use crate::clock::unix_now;
 use crate::config::{self, Config};
 use crate::datapath::{self, Datapath, Options, Start};
+use crate::events::Event;
 use crate::feed::Stamped;
 use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::LoadedFeed;
@@ -22,16 +23,19 @@ use crate::{control, dns, reload, settings};
 
 mod changes;
 mod descriptors;
+mod failover;
 mod feeds;
 mod reloads;
 mod serving;
 mod state;
 mod status;
+mod telling;
 
 use feeds::Feeds;
 use reloads::Reloads;
 use serving::{Serving, room};
 use state::Keeper;
+use telling::Telling;
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
 const LEASE: Duration = Duration::from_secs(15);
@@ -124,6 +128,7 @@ impl Run {
         engine.set_targets(targets_of(&agent.snapshot().model));
         let mut feeds = Feeds::new(changed_in);
         feeds.replace(loaded);
+        let telling = Telling::new(&agent);
         let mut serving = Serving {
             config: self.config.clone(),
             agent,
@@ -135,6 +140,7 @@ impl Run {
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
             ends_again: None,
+            telling,
             started,
             loaded_at: unix_now(),
         };
@@ -142,6 +148,7 @@ impl Run {
         let mut ends = tokio::time::interval(ENDS);
         let mut batch = Vec::new();
         log::info!("serving {}", describe(&settings));
+        serving.begin();
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
@@ -161,10 +168,13 @@ impl Run {
                     serving.make_next();
                 }
                 made = serving.reloads.made() => serving.made(made)?,
+                () = serving.telling.clock.due() => serving.first_answers(),
                 () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
             }
         }
         log::info!("ending");
+        let keeps_attached = self.keep_attached && serving.datapath.is_some();
+        serving.telling.tell(Event::Ending { keeps_attached });
         api.abort();
         if let Some(http) = http {
             http.abort();

@@ -6,10 +6,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::OverrideReport;
+use crate::dns::ServerReport;
+use crate::events::EventsReport;
 use crate::feed::FeedKind;
+use crate::metrics::FailoverReport;
 
+mod fast_path;
 mod health;
 
+pub use fast_path::{FastPathReport, FillReport, LeaseReport, MapReport};
 pub use health::{EndpointReport, ProbesReport, ProfileReport};
 
 /// The whole status of an agent.
@@ -41,10 +46,22 @@ pub struct StatusReport {
     pub listen: Vec<String>,
     /// Interfaces with the XDP program; none = userspace server only.
     pub interfaces: Vec<InterfaceReport>,
+    /// Lease and tables of the fast path; none = userspace server only.
+    #[serde(default)]
+    pub fast_path: Option<FastPathReport>,
     /// Outcomes by name, fast path and userspace server.
     pub counters: BTreeMap<String, u64>,
+    /// What the userspace server was asked.
+    #[serde(default)]
+    pub server: ServerReport,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// How long changes by probes took.
+    #[serde(default)]
+    pub failover: FailoverReport,
+    /// The stream of events.
+    #[serde(default)]
+    pub events: EventsReport,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
@@ -132,6 +149,11 @@ const BESIDE: [&str; 6] = [
     "server_rate_dropped",
 ];
 
+/// Whether a counter counts what another one counts too, or no query at all.
+pub(crate) fn counts_beside(outcome: &str) -> bool {
+    outcome == "answer_stale" || BESIDE.iter().any(|name| outcome.starts_with(name))
+}
+
 impl StatusReport {
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
@@ -184,6 +206,9 @@ impl fmt::Display for StatusReport {
                 None => writeln!(f)?,
             }
         }
+        if let Some(fast_path) = &self.fast_path {
+            write!(f, "{fast_path}")?;
+        }
         let fast = self.counters.get("answer_records").copied().unwrap_or(0)
             + self.counters.get("answer_nodata").copied().unwrap_or(0);
         let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
@@ -194,6 +219,16 @@ impl fmt::Display for StatusReport {
         }
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
+        }
+        if self.failover.changes > 0 {
+            write!(f, "failover: {} changes", self.failover.changes)?;
+            for (what, took) in [
+                ("last written", self.failover.last_ms),
+                ("last answered", self.failover.last_answered_ms),
+            ] {
+                took.iter().try_for_each(|took| write!(f, ", {what} {took:.1} ms after its probe"))?;
+            }
+            writeln!(f)?;
         }
         if !self.overrides.is_empty() {
             writeln!(f, "overrides:")?;

@@ -10,6 +10,7 @@
 
 mod attach;
 mod capacity;
+mod figures;
 mod instance;
 mod interface;
 mod mapped;
@@ -30,6 +31,7 @@ use router_common::tables::Tables;
 
 pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
+pub use self::figures::MapMemory;
 pub use self::interface::Mode;
 pub use self::pins::default_directory;
 pub use self::sys::monotonic;

@@ -151,6 +151,7 @@ impl Ready {
                 Found::Reply(body, scope) => {
                     if let Some(parts) = body.write(&query, scope, terms.limit, terms.ours, out) {
                         counts.add(body.counter);
+                        counts.census().asked(&query, client, terms.cookie, true);
                         self.hits += 1;
                         let account = terms.account(body.account);
                         return Some(Replied { truncated: false, account, parts });

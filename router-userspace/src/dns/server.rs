@@ -87,7 +87,7 @@ pub async fn serve(
     let room = (READY_MEMORY / threads.max(1)).min(MAX_READY_MEMORY);
     let mut server =
         Server { addresses: Vec::new(), stop, tasks: JoinSet::new(), sockets: Vec::new(), ended };
-    let clients = Arc::new(tcp::Clients::default());
+    let clients = Arc::new(tcp::Clients::new(Arc::clone(&shared.counts)));
     server.tasks.spawn(tcp::reap(clients.clone(), shared.clone()));
     for (listener, sockets) in bound {
         server.addresses.push(listener.local_addr().context("a bound socket has an address")?);

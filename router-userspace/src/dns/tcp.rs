@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::census::OpenConnection;
 use super::random::Random;
 use super::server::Shared;
 use super::{Client, Transport, respond, sockopt, transfer};
@@ -96,12 +97,15 @@ pub(super) async fn accept(listener: tokio::net::TcpListener, clients: Arc<Clien
         };
         let ip = peer.ip().to_canonical();
         let Some(place) = clients.admit(ip, &limits) else {
+            shared.counts.census().refused();
             log::debug!("{ip}: DNS connection refused, this client has as many as it may");
             continue;
         };
         let ticket = place.ticket();
         let mut conversation = Conversation { stream, ip, place, shared: shared.clone() };
+        let counted = OpenConnection::new(Arc::clone(&shared.counts));
         let task = connections.spawn(async move {
+            let _counted = counted;
             if let Err(error) = conversation.hold().await {
                 log::debug!("{}: DNS connection closed: {error}", conversation.ip);
             }
