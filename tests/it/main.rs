@@ -13,6 +13,7 @@ mod examples;
 mod health;
 mod large;
 mod mutation;
+mod observe;
 mod options;
 mod packets;
 mod ready;

@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn it_goes_on_where_it_was_and_begins_anew_with_another_run() {
         let mut stream = Stream::new(Path::new("/nowhere"), None).expect("a client");
-        let hello = |run: u64| format!(r#"{{"kind":"hello","run":{run},"version":"1","oldest":1,"newest":9}}"#);
+        let hello =
+            |run: u64| format!(r#"{{"kind":"hello","run":{run},"version":"1","oldest":1,"newest":9}}"#);
         assert!(!stream.was_connected() && stream.take(&hello(5)).is_none());
         assert_eq!(stream.at, Some((5, 9)));
         let line = r#"{"sequence":10,"at_ms":1,"kind":"lease","late_ms":3}"#;

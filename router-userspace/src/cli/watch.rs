@@ -53,9 +53,9 @@ fn since(written: &str) -> Result<Since, String> {
     if let Ok(number) = written.parse() {
         return Ok(Since::Number(number));
     }
-    crate::config::duration_of(written).map(Since::Age).ok_or_else(|| {
-        String::from("a sequence number or a time is wanted, e.g. 0, 4711, 90s, 30m or 2h")
-    })
+    crate::config::duration_of(written)
+        .map(Since::Age)
+        .ok_or_else(|| String::from("a sequence number or a time is wanted, e.g. 0, 4711, 90s, 30m or 2h"))
 }
 
 impl Watch {

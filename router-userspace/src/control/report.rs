@@ -222,10 +222,9 @@ impl fmt::Display for StatusReport {
         }
         if self.failover.changes > 0 {
             write!(f, "failover: {} changes", self.failover.changes)?;
-            for (what, took) in [
-                ("last written", self.failover.last_ms),
-                ("last answered", self.failover.last_answered_ms),
-            ] {
+            for (what, took) in
+                [("last written", self.failover.last_ms), ("last answered", self.failover.last_answered_ms)]
+            {
                 took.iter().try_for_each(|took| write!(f, ", {what} {took:.1} ms after its probe"))?;
             }
             writeln!(f)?;

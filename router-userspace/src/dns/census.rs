@@ -76,10 +76,7 @@ struct Shard {
 
 impl Default for Shard {
     fn default() -> Self {
-        Self {
-            queries: [const { AtomicU64::new(0) }; CELLS],
-            extras: [const { AtomicU64::new(0) }; EXTRAS],
-        }
+        Self { queries: [const { AtomicU64::new(0) }; CELLS], extras: [const { AtomicU64::new(0) }; EXTRAS] }
     }
 }
 

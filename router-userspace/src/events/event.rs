@@ -244,9 +244,9 @@ impl Event {
     /// The profile that it is about, when it is about one.
     pub fn profile(&self) -> Option<&str> {
         match self {
-            Self::Verdict { profile, .. } | Self::Endpoint { profile, .. } | Self::Profile { profile, .. } => {
-                Some(profile)
-            }
+            Self::Verdict { profile, .. }
+            | Self::Endpoint { profile, .. }
+            | Self::Profile { profile, .. } => Some(profile),
             Self::Override { target, .. } => target.split('/').next(),
             _ => None,
         }

@@ -168,12 +168,12 @@ fn queries(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
 /// What was done. Those that count `beside` happen to queries that another outcome counts.
 fn action(outcome: &str) -> &'static str {
     match outcome.split('_').next() {
+        _ if outcome == "server_dropped" => "drop",
         _ if counts_beside(outcome) => "beside",
         Some("answer") => "answer",
         Some("pass") => "pass",
         Some("drop") => "drop",
         Some("abort") => "abort",
-        _ if outcome == "server_dropped" => "drop",
         _ => "answer",
     }
 }
@@ -274,19 +274,16 @@ fn endpoints(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
             Some(([("profile", profile), ("endpoint", &*endpoint.name)], average / 1000.0))
         }),
     )?;
-    let quantiles = |endpoint: &EndpointReport| {
-        [
-            ("0.5", endpoint.latency_p50_ms),
-            ("0.9", endpoint.latency_p90_ms),
-            ("0.99", endpoint.latency_p99_ms),
-        ]
+    let percentiles = |endpoint: &EndpointReport| {
+        [("50", endpoint.latency_p50_ms), ("90", endpoint.latency_p90_ms), ("99", endpoint.latency_p99_ms)]
     };
     page.gauges(
-        "xroute_endpoint_latency_quantile_seconds",
+        "xroute_endpoint_latency_percentile_seconds",
         "Latency of the healthy ones among the last 64 probes",
         all().flat_map(|(profile, endpoint)| {
-            quantiles(endpoint).into_iter().filter_map(move |(quantile, latency)| {
-                let labels = [("profile", profile), ("endpoint", &*endpoint.name), ("quantile", quantile)];
+            percentiles(endpoint).into_iter().filter_map(move |(percentile, latency)| {
+                let labels =
+                    [("profile", profile), ("endpoint", &*endpoint.name), ("percentile", percentile)];
                 Some((labels, latency? / 1000.0))
             })
         }),
@@ -352,11 +349,7 @@ fn fast_path(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
             .map(|interface| ([("interface", &*interface.name), ("mode", &*interface.mode)], 1.0)),
     )?;
     let Some(fast_path) = &report.fast_path else { return Ok(()) };
-    page.gauge(
-        "xroute_active_half",
-        "The half of the tables that answers",
-        Some(f64::from(fast_path.half)),
-    )?;
+    page.gauge("xroute_active_half", "The half of the tables that answers", Some(f64::from(fast_path.half)))?;
     page.gauge(
         "xroute_lease_remaining_seconds",
         "Time that the lease still holds; afterwards answers are stale, or pass",

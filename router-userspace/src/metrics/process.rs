@@ -48,8 +48,7 @@ impl Process {
         self.threads = field(20);
         self.virtual_bytes = field(23);
         self.resident_bytes = field(24).map(|pages| pages * page);
-        self.start_time_seconds =
-            boot.zip(started).map(|(boot, started)| boot + started as f64 / ticks);
+        self.start_time_seconds = boot.zip(started).map(|(boot, started)| boot + started as f64 / ticks);
     }
 }
 

@@ -118,7 +118,7 @@ fn everything_is_labelled() {
         r#"xroute_endpoint_status{profile="www",endpoint="eu1",status="Degraded"} 1.0"#,
         r#"xroute_endpoint_latency_seconds{profile="www",endpoint="eu1"} 0.0125"#,
         r#"xroute_profile_serving_all{profile="www"} 1.0"#,
-        r#"xroute_endpoint_latency_quantile_seconds{profile="www",endpoint="eu1",quantile="0.99"} 0.25"#,
+        r#"xroute_endpoint_latency_percentile_seconds{profile="www",endpoint="eu1",percentile="99"} 0.25"#,
         r#"xroute_endpoint_flaps_total{profile="www",endpoint="eu1"} 3"#,
         r#"xroute_endpoint_probe_trouble{profile="www",endpoint="eu1"} 1.0"#,
         r#"xroute_probes_total{result="failed"} 2"#,

@@ -55,6 +55,7 @@ pub const PROGRAMS: &[Program] = &[
     module("dns.message", "python3-dnspython"),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
+    program("promtool", "prometheus", false), // of it only this; the service is not started
 ];
 
 /// Whether this is Debian or made from it, with apt.

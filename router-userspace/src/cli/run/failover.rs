@@ -161,6 +161,8 @@ fn pause(age: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::StatusReport;
+    use crate::metrics::{Format, Scrape, probe_durations};
 
     fn change(clock: &mut Clock, ago: Duration) {
         let now = Instant::now();
@@ -169,23 +171,36 @@ mod tests {
         clock.wrote();
     }
 
+    /// A sample as it is rendered.
+    fn sample(figures: &Arc<Figures>, name: &str) -> f64 {
+        let (report, probes) = (StatusReport::default(), probe_durations());
+        let text = Scrape { report, figures: Arc::clone(figures), probes }.render(Format::Text);
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    }
+
     #[test]
     fn a_change_is_measured_step_by_step_until_somebody_is_answered() {
         let figures = Arc::new(Figures::default());
         let mut clock = Clock::new(Arc::clone(&figures));
         change(&mut clock, Duration::from_millis(40));
         clock.carried_out(|| Some(7));
-        assert_eq!((figures.failover.count(), clock.report.changes), (1, 1));
-        assert!(figures.failover.sum() >= 0.04, "{}", figures.failover.sum());
-        let step = |step: Step| figures.steps.get_or_create(&[("step", step.as_str())]).clone();
-        assert!(step(Step::Received).sum() >= 0.019 && step(Step::Decided).count() == 1);
-        assert_eq!((step(Step::Written).count(), step(Step::Answered).count()), (1, 0));
+        assert_eq!((sample(&figures, "xroute_failover_seconds_count"), clock.report.changes), (1.0, 1));
+        let took = sample(&figures, "xroute_failover_seconds_sum");
+        assert!((0.04..10.0).contains(&took), "{took}");
+        let step = |what: &str, step: Step| {
+            sample(&figures, &format!("xroute_failover_step_seconds_{what}{{step=\"{}\"}}", step.as_str()))
+        };
+        assert!(step("sum", Step::Received) >= 0.019, "half of it");
+        assert!(step("sum", Step::Decided) >= 0.019, "the other half");
+        assert_eq!((step("count", Step::Written), step("count", Step::Answered)), (1.0, 0.0));
         assert!(clock.look.is_some());
         // Nobody has asked.
         clock.answers(Some(7));
-        assert_eq!((step(Step::Answered).count(), clock.look.is_some()), (0, true));
+        assert_eq!((step("count", Step::Answered), clock.look.is_some()), (0.0, true));
         clock.answers(Some(8));
-        assert_eq!((step(Step::Answered).count(), clock.look), (1, None));
+        assert_eq!((step("count", Step::Answered), clock.look), (1.0, None));
+        assert_eq!(sample(&figures, "xroute_failover_answered_seconds_count"), 1.0);
         assert!(clock.report.last_answered_ms > clock.report.last_ms, "{:?}", clock.report);
         assert_eq!(clock.report.unanswered, 0);
     }

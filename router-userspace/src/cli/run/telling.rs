@@ -122,8 +122,7 @@ impl Telling {
         let now = [Counter::ServerNotifySent, Counter::ServerNotifyAnswered, Counter::ServerNotifyFailed]
             .map(|counter| counts.get(counter));
         if now != self.notified {
-            let [sent, answered, failed] =
-                [0, 1, 2].map(|i: usize| now[i].saturating_sub(self.notified[i]));
+            let [sent, answered, failed] = [0, 1, 2].map(|i: usize| now[i].saturating_sub(self.notified[i]));
             self.tell(Event::Notify { sent, answered, failed });
             self.notified = now;
         }
