@@ -413,3 +413,34 @@ fn netns_alert_rules_are_as_prometheus_wants_them() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("SUCCESS"), "{said}");
 }
+
+#[test]
+fn netns_every_expression_of_the_dashboard_is_promql() {
+    if !need_netns() {
+        return;
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/grafana/xroute.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("there")).expect("JSON");
+    let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
+    let mut count = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let mut expression = target["expr"].as_str().expect("text").to_owned();
+            for (variable, value) in
+                [("$__rate_interval", "5m"), ("$__range", "1h"), ("$instance", ".*"), ("$profile", ".*")]
+            {
+                expression = expression.replace(variable, value);
+            }
+            // A JSON string is one of YAML.
+            let expression = serde_json::to_string(&expression).expect("text");
+            rules += &format!("  - record: panel:expression:{count}\n    expr: {expression}\n");
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count} expressions");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rules.yml");
+    std::fs::write(&file, rules).expect("writable");
+    let output = Command::new("promtool").args(["check", "rules"]).arg(&file).output().expect("promtool");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,3 +1,5 @@
+mod dashboard;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
