@@ -20,6 +20,7 @@ mod reload;
 mod run;
 mod status;
 mod stream;
+mod top;
 mod watch;
 
 /// Where the configuration is when no path is given.
@@ -56,6 +57,8 @@ enum Command {
     Override(change::Override),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
+    /// Show rates, outcomes, endpoints and events live, in a terminal.
+    Top(top::Top),
     /// Print events as they happen: verdicts, statuses, changes, reloads, tables.
     Watch(watch::Watch),
 }
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Status(status) => status.execute(),
+        Command::Top(top) => top.execute(),
         Command::Watch(watch) => watch.execute(),
     };
     match result {

@@ -30,11 +30,11 @@ mod report;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use peer::Peer;
-pub(crate) use report::counts_beside;
 pub use report::{
     EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport, MapReport,
     ProbesReport, ProfileReport, ReloadCounts, ReloadReport, StatusReport,
 };
+pub(crate) use report::{ago, counts_beside};
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {

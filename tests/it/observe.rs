@@ -420,7 +420,8 @@ fn netns_every_expression_of_the_dashboard_is_promql() {
         return;
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/grafana/xroute.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("there")).expect("JSON");
+    let dashboard: Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("there")).expect("JSON");
     let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
     let mut count = 0;
     for panel in dashboard["panels"].as_array().expect("panels") {

@@ -161,6 +161,15 @@ impl StatusReport {
     }
 }
 
+impl StatusReport {
+    /// Queries that the fast path answered, and that the userspace server replied to.
+    pub fn answered(&self) -> [u64; 2] {
+        let fast = ["answer_records", "answer_nodata"].map(|name| self.counters.get(name).copied());
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        [fast.into_iter().flatten().sum(), self.counted("server_").saturating_sub(beside)]
+    }
+}
+
 impl fmt::Display for StatusReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "xroute {}, pid {}, up {}", self.version, self.pid, ago(self.uptime_seconds))?;
@@ -209,10 +218,7 @@ impl fmt::Display for StatusReport {
         if let Some(fast_path) = &self.fast_path {
             write!(f, "{fast_path}")?;
         }
-        let fast = self.counters.get("answer_records").copied().unwrap_or(0)
-            + self.counters.get("answer_nodata").copied().unwrap_or(0);
-        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
-        let server = self.counted("server_").saturating_sub(beside);
+        let [fast, server] = self.answered();
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
@@ -243,7 +249,7 @@ impl fmt::Display for StatusReport {
 }
 
 /// A time span as people say it.
-pub(super) fn ago(seconds: u64) -> String {
+pub(crate) fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
