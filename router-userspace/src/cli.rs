@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage.
+//! Every command ends through [`exit`], which has the exit statuses.
 
 use std::fmt;
 use std::io::Write;
@@ -13,7 +13,10 @@ use serde::Serialize;
 mod change;
 mod check;
 mod client;
+mod complete;
+pub mod exit;
 mod explain;
+mod man;
 mod map;
 mod probe;
 mod reload;
@@ -21,6 +24,7 @@ mod run;
 mod status;
 mod stream;
 mod top;
+mod upgrade;
 mod watch;
 
 /// Where the configuration is when no path is given.
@@ -28,7 +32,8 @@ pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
 
 /// A DNS traffic manager that answers in the NIC driver.
 #[derive(Parser, Debug)]
-#[command(name = "xroute", version, about = "A DNS traffic manager that answers in the NIC driver", long_about = None, arg_required_else_help = true)]
+#[command(name = "xroute", version, about = "A DNS traffic manager that answers in the NIC driver", long_about = None, arg_required_else_help = true,
+    after_help = exit::table())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -55,12 +60,18 @@ enum Command {
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Start the agent's program anew (another version of it, say) and hand everything over; no query is lost.
+    Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
     /// Show rates, outcomes, endpoints and events live, in a terminal.
     Top(top::Top),
     /// Print events as they happen: verdicts, statuses, changes, reloads, tables.
     Watch(watch::Watch),
+    /// Print completions for a shell.
+    Completions(complete::Completions),
+    /// Write manual pages, one for each command.
+    Man(man::Man),
 }
 
 /// How a result is printed.
@@ -99,33 +110,34 @@ fn print_as<T: fmt::Display + Serialize>(format: Format, result: &T) -> anyhow::
 
 /// Parses the arguments, runs the command and turns its result into an exit status.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let json = exit::wants_json(std::env::args_os());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::misused(&error, json),
+    };
     let result = match cli.command {
         Command::Run(run) => run.execute(),
-        Command::Check(check) => check.execute(),
+        Command::Check(check) => return ended(check.execute(), json),
         Command::Explain(explain) => explain.execute(),
         Command::Reload(reload) => reload.execute(),
         Command::Map(map) => map.execute(),
-        Command::Probe(probe) => {
-            return match probe.execute() {
-                Ok(code) => code,
-                Err(error) => failed(&error),
-            };
-        }
+        Command::Probe(probe) => return ended(probe.execute(), json),
         Command::Endpoint(endpoint) => endpoint.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
+        Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Status(status) => status.execute(),
         Command::Top(top) => top.execute(),
         Command::Watch(watch) => watch.execute(),
+        Command::Completions(completions) => completions.execute(),
+        Command::Man(man) => man.execute(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
-    }
+    ended(result.map(|()| exit::Exit::Done), json)
 }
 
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("xroute: {error:#}");
-    ExitCode::FAILURE
+fn ended(result: anyhow::Result<exit::Exit>, json: bool) -> ExitCode {
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::failed(&error, json),
+    }
 }

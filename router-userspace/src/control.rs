@@ -1,6 +1,7 @@
 //! The API on the control socket: versioned HTTP and JSON, `/v1/…`.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -8,12 +9,13 @@ use axum::Json;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::unistd::Group;
 use serde::Deserialize;
-use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::IntoParams;
 
 use crate::audit::Who;
 use crate::dns;
@@ -24,17 +26,31 @@ use crate::metrics::{Format, Scrape};
 use crate::settings;
 
 mod change;
+mod door;
 mod follow;
+mod openapi;
+mod page;
 mod peer;
+mod refusal;
 mod report;
+mod serve;
+mod stall;
+mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
-pub use peer::Peer;
+pub use door::{Door, ListenerReport};
+pub use peer::{Groups, Peer};
+pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
     EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport, MapReport,
     ProbesReport, ProfileReport, ReloadCounts, ReloadReport, StatusReport,
 };
 pub(crate) use report::{ago, counts_beside};
+pub use serve::{serve_tcp, serve_unix};
+
+use refusal::Refusal;
+
+pub use upgrade::UpgradeReport;
 
 /// What the API asks of the agent's loop; each carries the way back.
 pub enum Request {
@@ -52,23 +68,34 @@ pub enum Request {
     Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
+    Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.
     Change(Who, Change, oneshot::Sender<Result<ChangeReport, String>>),
 }
 
 /// Query string of `/v1/explain`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ExplainQuery {
+    /// The name asked for.
     name: String,
+    /// The type asked for: A, AAAA, CNAME, MX, TYPE65, …
     #[serde(rename = "type", default = "default_type")]
     rtype: String,
+    /// Source address of the query.
+    #[param(value_type = String)]
     client: IpAddr,
+    /// EDNS Client Subnet of the query, as 203.0.113.0/24.
     ecs: Option<String>,
 }
 
 /// Query string of `/v1/map`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct MapQuery {
+    /// Address of a client.
+    #[param(value_type = String)]
     address: IpAddr,
 }
 
@@ -76,26 +103,27 @@ fn default_type() -> String {
     String::from("A")
 }
 
-/// A failure as the API tells it: status and one line of text.
-struct Refusal(StatusCode, String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, self.1 + "\n").into_response()
-    }
-}
-
 type Requests = State<mpsc::Sender<Request>>;
 
-/// What the control socket offers, over a way to the agent's loop. Changes are for root and `admin_group`. To be
-/// served with [`Peer`] as connect info.
-pub fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
-    read_only(requests.clone()).merge(change::routes(requests, admin_group))
+/// What the control socket offers, over a way to the agent's loop: to look for those who may connect, changes for
+/// root and the admin group. To be served by [`serve_unix`] with the same groups.
+pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
+    looks(requests.clone())
+        .merge(upgrade::routes(requests.clone(), groups.admin.clone()))
+        .merge(change::routes(requests, groups.admin.clone()))
+        .layer(from_fn_with_state(groups, peer::admit_looking))
+        .layer(from_fn(refusal::in_json))
 }
 
 /// What `server.http` offers: whoever reaches that address may look, and change nothing.
 pub fn read_only(requests: mpsc::Sender<Request>) -> Router {
+    looks(requests).layer(from_fn(refusal::in_json))
+}
+
+fn looks(requests: mpsc::Sender<Request>) -> Router {
     Router::new()
+        .route("/", get(page::page))
+        .route("/v1/openapi.json", get(openapi::document))
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
@@ -115,10 +143,29 @@ async fn ask<T>(
     answer.await.map_err(|_| gone())
 }
 
+/// Everything that the agent knows of itself.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "look",
+    responses(
+        (status = 200, description = "the status", body = StatusReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal> {
     ask(&requests, Request::Status).await.map(Json)
 }
 
+/// Figures for Prometheus: OpenMetrics for those who accept it, else text.
+#[utoipa::path(
+    get, path = "/metrics", tag = "look",
+    responses(
+        (status = 200, description = "the figures", content(
+            (String = "text/plain; version=0.0.4; charset=utf-8"),
+            (String = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        )),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn metrics(State(requests): Requests, headers: HeaderMap) -> Result<Response, Refusal> {
     let scrape = ask(&requests, Request::Metrics).await?;
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -126,6 +173,14 @@ async fn metrics(State(requests): Requests, headers: HeaderMap) -> Result<Respon
     Ok(([(header::CONTENT_TYPE, format.content_type())], scrape.render(format)).into_response())
 }
 
+/// What a query is answered with, and why.
+#[utoipa::path(
+    get, path = "/v1/explain", tag = "look", params(ExplainQuery),
+    responses(
+        (status = 200, description = "the explanation", body = Explanation),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn explain(
     State(requests): Requests,
     Query(query): Query<ExplainQuery>,
@@ -135,6 +190,14 @@ async fn explain(
     ask(&requests, |reply| Request::Explain(question, reply)).await.map(Json)
 }
 
+/// What is known of a client's address, and what profiles make of it.
+#[utoipa::path(
+    get, path = "/v1/map", tag = "look", params(MapQuery),
+    responses(
+        (status = 200, description = "what is known", body = MappedAddress),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn map(
     State(requests): Requests,
     Query(query): Query<MapQuery>,
@@ -166,6 +229,7 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     }
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    listener.set_nonblocking(true).context("cannot set up the control socket")?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
     if let Some(name) = settings.control_group.as_ref().or(settings.admin_group.as_ref()) {
@@ -175,7 +239,13 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
                 format!("there is no group {name} (server.control_group, server.admin_group)")
             })?;
         std::os::unix::fs::chown(path, None, Some(group.gid.as_raw()))
-            .with_context(|| format!("cannot give {} to the group {name}", path.display()))?;
+            .with_context(|| {
+                format!(
+                    "cannot give {} to the group {name} (CAP_CHOWN, or membership in it: SupplementaryGroups={name} \
+                     in a systemd unit)",
+                    path.display()
+                )
+            })?;
     }
     Ok(listener)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use utoipa::ToSchema;
 
 mod event;
 mod statuses;
@@ -26,7 +27,7 @@ pub const READERS: usize = 64;
 const PORTION: usize = 256;
 
 /// One event of the stream.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Told {
     /// Its number, from 1 on since the agent started, without a gap.
     pub sequence: u64,
@@ -56,7 +57,7 @@ struct Ring {
 }
 
 /// Figures of a stream.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EventsReport {
     /// Events since the agent started, by kind.
     pub told: BTreeMap<String, u64>,

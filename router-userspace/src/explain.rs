@@ -14,6 +14,7 @@ use router_common::name::Name;
 use router_common::sim::Sim;
 use router_common::view::{Health, HealthView};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::dns;
 use crate::map::{MappedAddress, map_address};
@@ -54,7 +55,7 @@ impl Question {
 }
 
 /// One possible answer.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedAnswer {
     /// `TYPE data`, none for a NODATA share.
     pub records: Vec<String>,
@@ -67,7 +68,7 @@ pub struct ExplainedAnswer {
 }
 
 /// One endpoint that a step looked at.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedCandidate {
     /// Its name.
     pub endpoint: String,
@@ -78,7 +79,7 @@ pub struct ExplainedCandidate {
 }
 
 /// One profile's decision.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedStep {
     /// The profile.
     pub profile: String,
@@ -96,7 +97,7 @@ pub struct ExplainedStep {
 }
 
 /// The whole explanation; its JSON is the agreed surface of CONFIG.md.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// Name asked for.
     pub qname: String,

@@ -13,13 +13,14 @@ use std::sync::Mutex;
 use router_common::model::Model;
 use router_common::view::{Geography, Latency};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::config::{Disk, Files};
 use crate::geo::{self, Wanted};
 use crate::latency;
 
 /// What a data file holds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedKind {
     /// `geo.database`.

@@ -11,16 +11,19 @@ use router_common::explain::steps;
 use router_common::lookup::Client;
 use router_common::model::{Model, Profile, ProfileId};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Most profiles that are shown; each costs a decision.
 const MAX_PROFILES: usize = 50;
 
 /// What is known of an address, and what it leads to.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MappedAddress {
     /// As it was given.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// What is looked up: of a v4-mapped or NAT64 address the IPv4 address in it.
+    #[schema(value_type = String)]
     pub client: IpAddr,
     /// Geographic codes, narrowest first, as far as a geographic profile asks for them.
     pub codes: Vec<String>,
@@ -43,7 +46,7 @@ pub struct MappedAddress {
 }
 
 /// A place on earth.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MappedPlace {
     /// Degrees north.
     pub latitude: f64,
@@ -52,7 +55,7 @@ pub struct MappedPlace {
 }
 
 /// What one profile makes of an address, with health as it is.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MappedProfile {
     /// Its name.
     pub profile: String,
@@ -69,7 +72,7 @@ pub struct MappedProfile {
 }
 
 /// A profile's own decision, not what nested ones make of it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MappedChoice {
     /// An endpoint, several with their shares, or `NODATA`.
     pub chose: String,

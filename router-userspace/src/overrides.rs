@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use router_common::model::{AdminStatus, EndpointId, Method, Model, ProfileId};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::pattern;
 
@@ -17,7 +18,7 @@ pub mod kept;
 mod tests;
 
 /// Admin state in an override.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Takes part.
@@ -49,7 +50,7 @@ impl From<AdminStatus> for State {
 }
 
 /// What is set to what. The names are the keys of the configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Setting {
     /// `status` of an endpoint or a profile.
@@ -84,7 +85,7 @@ impl fmt::Display for Setting {
 }
 
 /// One override. Times are in seconds since the Unix epoch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Override {
     /// What it is on: `PROFILE`, or `PROFILE/ENDPOINT`.
     pub target: String,
@@ -105,7 +106,7 @@ pub struct Override {
 pub struct Overrides(Vec<Override>);
 
 /// What is wanted: the same setting on everything that the patterns name.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Wanted {
     /// Patterns of `PROFILE`, or of `PROFILE/ENDPOINT`; `*` and `?` do not reach over the `/`.
     pub targets: Vec<String>,
@@ -118,7 +119,7 @@ pub struct Wanted {
 }
 
 /// What an override changed, or its end: the setting before and after.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
     /// `PROFILE`, or `PROFILE/ENDPOINT`.
     pub target: String,

@@ -24,7 +24,7 @@ mod tls;
 mod transcript;
 
 pub use engine::{Applied, Engine, NextProbe, Observed, Stats};
-pub use monitors::{EndpointHealth, Kept, Monitors, Percentiles};
+pub use monitors::{EndpointHealth, Kept, Monitors, Percentiles, Tally};
 pub use planner::{Limits, Schedule};
 pub use prober::{BODY_LIMIT, Prober, Settings, USER_AGENT, probe_once, sendable};
 pub use targets::targets_of;

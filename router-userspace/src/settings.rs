@@ -145,6 +145,8 @@ pub struct Server {
     pub http: Option<SocketAddr>,
     /// Where state is kept.
     pub state_dir: PathBuf,
+    /// How long a service manager waits for the first probes at most before it is told that the agent is ready.
+    pub ready_within: Duration,
     /// How queries are answered, besides what they are answered from.
     pub dns: Arc<Dns>,
     /// `[probes]`.
@@ -164,6 +166,7 @@ impl Default for Server {
             admin_group: None,
             http: None,
             state_dir: PathBuf::from("/var/lib/xroute"),
+            ready_within: Duration::from_secs(10),
             dns: Arc::default(),
             probes: Probes::default(),
         }

@@ -3,6 +3,7 @@
 //! Names that begin with `bpf_` load BPF programs, with `netns_` make network namespaces; both need root.
 
 mod agent;
+mod api;
 mod cases;
 mod conformance;
 mod corpus;
@@ -12,6 +13,7 @@ mod differential;
 mod examples;
 mod health;
 mod large;
+mod lifecycle;
 mod mutation;
 mod observe;
 mod options;

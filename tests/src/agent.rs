@@ -37,6 +37,8 @@ pub fn binary() -> PathBuf {
 /// A running `xroute run`.
 pub struct Agent {
     child: Child,
+    /// The process that has taken over from `child`, which has ended then.
+    heir: Option<i32>,
     log: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
     socket: PathBuf,
@@ -49,15 +51,27 @@ impl Agent {
     /// # Panics
     /// With its log when it ends or takes too long.
     pub fn start(namespace: &Namespace, folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = namespace
-            .command(binary().to_str().expect("a path of text"))
-            .arg("run")
-            .arg("--config")
-            .arg(folder.join("xroute.toml"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the agent starts");
+        Self::start_program(namespace, &binary(), folder, arguments)
+    }
+
+    /// As [`Agent::start`], of another copy of the program.
+    ///
+    /// # Panics
+    /// As [`Agent::start`].
+    pub fn start_program(namespace: &Namespace, program: &Path, folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = namespace.command(program.to_str().expect("a path of text"));
+        command.arg("run").arg("--config").arg(folder.join("xroute.toml")).args(arguments);
+        let mut agent = Self::spawn(command, folder);
+        agent.wait_for("serving DNS");
+        agent
+    }
+
+    /// Starts it by a command, and does not wait. Its control socket is `control.sock` in `folder`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn spawn(mut command: Command, folder: &Path) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the agent starts");
         let log = Arc::new(Mutex::new(Vec::new()));
         let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let lines = Arc::clone(&log);
@@ -66,14 +80,60 @@ impl Agent {
                 lines.lock().expect("no panic while locked").push(line);
             }
         });
-        let mut agent = Self { child, log, reader: Some(reader), socket: folder.join("control.sock") };
-        agent.wait_for("serving DNS");
-        agent
+        Self { child, heir: None, log, reader: Some(reader), socket: folder.join("control.sock") }
+    }
+
+    /// `xroute upgrade`. What it printed; from now on this is the new agent, and the old one has ended well.
+    ///
+    /// # Errors
+    /// What it said when it failed, and this is still the old agent.
+    ///
+    /// # Panics
+    /// When the old agent does not end well.
+    pub fn upgrade(&mut self, namespace: &Namespace) -> Result<Value, String> {
+        // What the old agent leaves is ours to wait for.
+        // SAFETY: an option of this process, without pointers.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        let output =
+            self.command(namespace, &["upgrade", "--format", "json"]).output().expect("xroute starts");
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let pid = report["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a process");
+        assert!(self.wait(), "the old agent ended badly:\n{}", self.log().join("\n"));
+        self.heir = Some(pid);
+        Ok(report)
+    }
+
+    /// Waits for the end; whether it was a good one.
+    fn wait(&mut self) -> bool {
+        let Some(pid) = self.heir.take() else {
+            return self.child.wait().is_ok_and(|status| status.success());
+        };
+        let mut status = 0;
+        // SAFETY: waits for a process that the old agent has left to this one; `status` outlives the call.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+
+    fn has_ended(&mut self) -> bool {
+        match self.heir {
+            // A signal that is none asks whether the process is there.
+            // SAFETY: sends nothing.
+            Some(pid) => unsafe { libc::kill(pid, 0) != 0 },
+            None => self.child.try_wait().expect("a child").is_some(),
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: signals a process that was not waited for, so that the number is its own.
+        unsafe { libc::kill(self.id() as i32, signal) };
     }
 
     /// Its process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.heir.map_or_else(|| self.child.id(), i32::unsigned_abs)
     }
 
     /// Waits for a line of the log that contains this; the line.
@@ -83,7 +143,7 @@ impl Agent {
     pub fn wait_for(&mut self, words: &str) -> String {
         let start = Instant::now();
         loop {
-            let ended = self.child.try_wait().expect("a child").is_some();
+            let ended = self.has_ended();
             if let Some(line) = self.log().iter().find(|line| line.contains(words)) {
                 return line.clone();
             }
@@ -121,7 +181,7 @@ impl Agent {
 
     /// SIGKILL.
     pub fn kill(mut self) {
-        self.child.kill().expect("the signal is sent");
+        self.signal(libc::SIGKILL);
         self.end();
     }
 
@@ -130,19 +190,17 @@ impl Agent {
     /// # Panics
     /// When it does not end well.
     pub fn terminate(mut self) {
-        // SAFETY: signals a child that was not waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        self.signal(libc::SIGTERM);
         assert!(self.end(), "the agent ended badly:\n{}", self.log().join("\n"));
     }
 
     /// SIGHUP.
     pub fn hang_up(&self) {
-        // SAFETY: signals a child that was not waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGHUP) };
+        self.signal(libc::SIGHUP);
     }
 
     fn end(&mut self) -> bool {
-        let success = self.child.wait().is_ok_and(|status| status.success());
+        let success = self.wait();
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader ends");
         }
@@ -153,8 +211,10 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         // Already waited for in the usual case; a failed test must not leave it running.
-        let _ = self.child.kill();
-        self.end();
+        if self.reader.is_some() {
+            self.signal(libc::SIGKILL);
+            self.end();
+        }
     }
 }
 

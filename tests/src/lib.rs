@@ -10,6 +10,7 @@ pub mod decide;
 pub mod delivery;
 pub mod exact;
 pub mod fuzz;
+pub mod http;
 pub mod invariants;
 pub mod kernel;
 pub mod live;

@@ -8,7 +8,7 @@ use router_common::model::{EndpointId, Model, Monitor, ProfileId};
 use super::{Agent, Refused};
 use crate::config::Config;
 use crate::overrides::Overrides;
-use crate::probe::{Kept, Monitors};
+use crate::probe::{Kept, Monitors, Tally};
 use crate::state::Saved;
 
 /// State is used up to this age, or to [`INTERVALS`] where that is more.
@@ -35,6 +35,11 @@ impl Agent {
         let mut agent = Self::with_overrides(config, overrides, monitors.health_view())?;
         agent.monitors = monitors;
         Ok((agent, taken))
+    }
+
+    /// How many probed endpoints are in which state.
+    pub fn tally(&self) -> Tally {
+        self.monitors.tally()
     }
 
     /// What is to be kept.

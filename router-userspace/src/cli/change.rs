@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::exit::{Exit, Failure};
 use super::{AgentAddress, Format, client};
 use crate::control::{ChangeReport, Clear, OverridesReport};
 use crate::overrides::{Setting, State, Wanted};
@@ -136,10 +137,9 @@ impl Targets {
     fn set(self, setting: Setting, endpoints: bool) -> anyhow::Result<()> {
         if let Some(odd) = self.globs.iter().find(|glob| glob.contains('/') != endpoints) {
             let wanted = if endpoints { "PROFILE/ENDPOINT" } else { "PROFILE" };
-            anyhow::bail!(
-                "{odd:?}: {wanted} is wanted, e.g. {:?}",
-                if endpoints { "www/eu*" } else { "www" }
-            );
+            let example = if endpoints { "www/eu*" } else { "www" };
+            let why = format!("{odd:?}: {wanted} is wanted, e.g. {example:?}");
+            return Err(Failure::new(Exit::Usage, why).into());
         }
         let wanted = Wanted {
             targets: self.globs,

@@ -1,19 +1,28 @@
 //! The commands' side of the control socket.
 
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::AgentAddress;
+use super::exit::{Exit, Failure};
+use crate::control::{ErrorReport, Kind};
 use crate::{config, settings};
 
 /// How long the agent may take to say what it knows.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long it may take to load a configuration: a large geo database takes a while on a small machine.
 const CHANGE: Duration = Duration::from_secs(600);
+/// How often a question is asked that the agent has no room for.
+const TRIES: u32 = 5;
+/// Time between them.
+const PAUSE: Duration = Duration::from_millis(150);
+/// How long a place in the socket's queue is waited for, when others press in; and how often it is looked.
+const QUEUE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(10));
 
 impl AgentAddress {
     /// The socket: given, or of the configuration, or the default one.
@@ -86,21 +95,95 @@ impl Connection {
             url.query_pairs_mut().extend_pairs(query);
         }
         self.runtime.block_on(async {
-            let mut request = self.client.request(method, url).timeout(timeout);
-            if let Some(body) = body {
-                request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body);
-            }
-            let response = request.send().await.with_context(|| {
-                format!(
-                    "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",
-                    self.socket.display()
-                )
-            })?;
+            let began = Instant::now();
+            let mut tries = if method == Method::GET { TRIES } else { 1 };
+            let response = loop {
+                let mut request = self.client.request(method.clone(), url.clone()).timeout(timeout);
+                if let Some(body) = &body {
+                    request =
+                        request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.clone());
+                }
+                match request.send().await {
+                    // Nothing was sent: the system does not let a connect wait that must not block.
+                    Err(error) if is_queue_full(&error) && began.elapsed() < QUEUE.0 => {
+                        tokio::time::sleep(QUEUE.1).await;
+                        continue;
+                    }
+                    // Others press in; to look a second time changes nothing.
+                    Ok(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE && tries > 1 => {}
+                    Err(error) if !error.is_connect() && !error.is_timeout() && tries > 1 => {}
+                    Ok(response) => break response,
+                    Err(error) => return Err(self.unsent(error, timeout)),
+                }
+                tries -= 1;
+                tokio::time::sleep(PAUSE).await;
+            };
             let status = response.status();
             if !status.is_success() {
-                bail!("{}", response.text().await.unwrap_or_else(|_| status.to_string()).trim());
+                let text = response.text().await.unwrap_or_else(|_| status.to_string());
+                return Err(refused(status, &text).into());
             }
-            response.json().await.context("the agent's reply is not what this version expects")
+            let octets = response.bytes().await.map_err(|error| self.unsent(error, timeout))?;
+            serde_json::from_slice(&octets).context("the agent's reply is not what this version expects")
         })
+    }
+
+    fn unsent(&self, error: reqwest::Error, timeout: Duration) -> anyhow::Error {
+        unsent(&self.socket, &error, timeout).into()
+    }
+}
+
+/// Why there is no reply.
+pub(super) fn unsent(socket: &Path, error: &reqwest::Error, timeout: Duration) -> Failure {
+    let socket = socket.display();
+    let denied = causes(error).any(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied);
+    let (exit, what) = if error.is_connect() && denied {
+        let what = format!(
+            "cannot reach the agent at {socket}: this user may not (permission denied); the socket is for root and \
+                 the group of `server.control_group`"
+        );
+        return Failure::new(Exit::NotPermitted, what);
+    } else if is_queue_full(error) {
+        let what = format!("the agent at {socket} has no room: too many others want to connect");
+        return Failure::told(Exit::Failed, Kind::Unavailable.word(), what);
+    } else if error.is_connect() {
+        let hint = "is `xroute run` running? --socket PATH?";
+        (Exit::Unreachable, format!("cannot reach the agent at {socket} ({hint})"))
+    } else if error.is_timeout() {
+        let seconds = timeout.as_secs();
+        (Exit::Unanswered, format!("the agent at {socket} did not reply within {seconds} s"))
+    } else {
+        (Exit::Unanswered, format!("the agent at {socket} broke off"))
+    };
+    let why = causes(error).last().map_or_else(String::new, |cause| format!(": {cause}"));
+    Failure::new(exit, what + &why)
+}
+
+/// Whether as many connections wait for the agent as may.
+fn is_queue_full(error: &reqwest::Error) -> bool {
+    error.is_connect() && causes(error).any(|cause| cause.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+/// What the system said.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &std::io::Error> {
+    let mut next = error.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
+    .filter_map(|cause| cause.downcast_ref())
+}
+
+/// What the API said.
+pub(super) fn refused(status: StatusCode, text: &str) -> Failure {
+    let exit = match status {
+        StatusCode::FORBIDDEN => Exit::NotPermitted,
+        StatusCode::GATEWAY_TIMEOUT => Exit::Unanswered,
+        _ => Exit::Failed,
+    };
+    match serde_json::from_str::<ErrorReport>(text) {
+        Ok(ErrorReport { error }) => Failure::told(exit, error.kind.word(), error.message),
+        Err(_) => Failure::new(exit, format!("the agent says {status}: {}", text.trim())),
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use router_common::view::HealthView;
 
 use super::client::Connection;
-use super::{AgentAddress, Format};
+use super::{AgentAddress, Format, exit};
 use crate::agent::Agent;
 use crate::config;
 use crate::explain::stand_in;
@@ -101,7 +101,8 @@ fn prompt(source: &Source, format: Format) -> anyhow::Result<()> {
                 }
                 Err(_) => {
                     wrong += 1;
-                    eprintln!("xroute: {text:?} is not an address (allowed: 203.0.113.7, 2001:db8::1)");
+                    let why = format!("{text:?} is not an address (allowed: 203.0.113.7, 2001:db8::1)");
+                    exit::complain(&why, format == Format::Json);
                 }
             },
         }

@@ -1,16 +1,16 @@
 //! `xroute probe`.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use router_common::health::{Observation, Outcome, Strip, judge};
 use router_common::model::{AdminStatus, Endpoint, Model, Monitor, Target};
+use serde::Serialize;
 
-use super::DEFAULT_CONFIG;
+use super::exit::Exit;
+use super::{DEFAULT_CONFIG, Format};
 use crate::config;
 use crate::fault::nearest;
 use crate::probe::probe_once;
@@ -30,18 +30,41 @@ pub struct Probe {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     config: PathBuf,
+    /// How to print: JSON is one object, with --watch one a line for each probe
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// One probe as a program wants it.
+#[derive(Serialize)]
+struct Probed<'a> {
+    endpoint: &'a str,
+    /// What is probed.
+    probe: String,
+    /// Why the agent does not probe it.
+    left_out: Option<&'static str>,
+    /// None when the probe says nothing about the endpoint.
+    healthy: Option<bool>,
+    result: &'a str,
+    latency_ms: Option<f64>,
+    /// What was sent and got, line by line.
+    transcript: Vec<&'a str>,
+    /// Samples so far, oldest first.
+    samples: String,
 }
 
 impl Probe {
     /// Probes from this process, whether an agent runs or not, and prints what is sent and got. Exit status:
     /// 0 healthy, 1 not.
-    pub fn execute(self) -> anyhow::Result<ExitCode> {
+    pub fn execute(self) -> anyhow::Result<Exit> {
         let loaded = match config::load(&self.config) {
             Ok(loaded) => loaded,
             Err(errors) => bail!("{} is not valid\n{errors}", self.config.display()),
         };
         let (endpoint, monitor) = find(&loaded.model, &self.endpoint)?;
-        super::print(&describe(&self.endpoint, endpoint, monitor))?;
+        if self.format == Format::Text {
+            super::print(&describe(&self.endpoint, endpoint, monitor))?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut strip = Strip::default();
         let healthy = loop {
@@ -51,15 +74,37 @@ impl Probe {
             if let Some(healthy) = healthy {
                 strip.push(healthy);
             }
-            super::print(&format!("{transcript}{result}\n"))?;
+            let transcript = transcript.to_string();
+            match self.format {
+                Format::Text => super::print(&format!("{transcript}{result}\n"))?,
+                Format::Json => {
+                    let probed = Probed {
+                        endpoint: &self.endpoint,
+                        probe: monitor.target.to_string(),
+                        left_out: left_out(endpoint),
+                        healthy,
+                        result: &result,
+                        latency_ms: observation.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+                        transcript: transcript.lines().collect(),
+                        samples: strip.to_string(),
+                    };
+                    let text = match self.watch {
+                        true => serde_json::to_string(&probed)?,
+                        false => serde_json::to_string_pretty(&probed)?,
+                    };
+                    super::print(&(text + "\n"))?;
+                }
+            }
             if !self.watch {
                 break healthy == Some(true);
             }
-            super::print(&format!("samples [{strip}]\n\n"))?;
+            if self.format == Format::Text {
+                super::print(&format!("samples [{strip}]\n\n"))?;
+            }
             runtime.block_on(tokio::time::sleep(monitor.interval.saturating_sub(began.elapsed())));
         };
         runtime.shutdown_timeout(Duration::ZERO);
-        Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if healthy { Exit::Done } else { Exit::Failed })
     }
 }
 
@@ -95,18 +140,21 @@ fn find<'m>(model: &'m Model, path: &str) -> anyhow::Result<(&'m Endpoint, &'m M
 
 /// What is about to be done.
 fn describe(path: &str, endpoint: &Endpoint, monitor: &Monitor) -> String {
-    let mut text = format!("* {path}: {}, timeout {:?}\n", monitor.target, monitor.timeout);
-    let why = match (endpoint.status, endpoint.always_serve) {
+    let what = format!("* {path}: {}, timeout {:?}\n", monitor.target, monitor.timeout);
+    match left_out(endpoint) {
+        Some(why) => format!("{what}* the agent does not probe it: {why}\n"),
+        None => what,
+    }
+}
+
+/// Why the agent does not probe it.
+fn left_out(endpoint: &Endpoint) -> Option<&'static str> {
+    match (endpoint.status, endpoint.always_serve) {
         (AdminStatus::Enabled, false) => None,
         (AdminStatus::Enabled, true) => Some("always_serve = true"),
         (AdminStatus::Disabled, _) => Some("status = \"disabled\""),
         (AdminStatus::Stopped, _) => Some("status = \"stopped\""),
-    };
-    if let Some(why) = why {
-        // Writing into a String cannot fail.
-        let _ = writeln!(text, "* the agent does not probe it: {why}");
     }
-    text
 }
 
 /// Whether this sample is healthy, when it is one, and why.

@@ -25,8 +25,10 @@ impl Reload {
     pub fn execute(self) -> anyhow::Result<()> {
         let socket = self.agent.path(self.config.as_deref())?;
         let report: ReloadReport = client::post(&socket, "/v1/reload", &())?;
-        for warning in &report.warnings {
-            eprintln!("{warning}");
+        if self.format == Format::Text {
+            for warning in &report.warnings {
+                eprintln!("{warning}");
+            }
         }
         super::print_as(self.format, &report)
     }

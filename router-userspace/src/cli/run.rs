@@ -1,5 +1,6 @@
 //! `xroute run`: wires probes, agent, fast path, userspace server and control socket together.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
@@ -17,25 +18,35 @@ use crate::config::{self, Config};
 use crate::datapath::{self, Datapath, Options, Start};
 use crate::events::Event;
 use crate::feed::Stamped;
+use crate::handing::Taken;
 use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::LoadedFeed;
-use crate::{control, dns, reload, settings};
+use crate::systemd::{self, Notify};
+use crate::{control, dns, privileges, reload, settings};
 
 mod changes;
 mod descriptors;
 mod failover;
 mod feeds;
+mod liveness;
 mod reloads;
 mod serving;
+mod sockets;
 mod state;
 mod status;
+mod take_over;
 mod telling;
+mod upgrade;
 
 use feeds::Feeds;
+use liveness::Manager;
 use reloads::Reloads;
 use serving::{Serving, room};
+use sockets::{Given, Sockets};
 use state::Keeper;
+use take_over::Predecessor;
 use telling::Telling;
+use upgrade::{Ended, Program, Upgrade};
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
 const LEASE: Duration = Duration::from_secs(15);
@@ -47,6 +58,15 @@ const ENDS: Duration = Duration::from_millis(500);
 const BATCH: usize = 4096;
 /// How long the end waits for a generation that is being made.
 const END: Duration = Duration::from_millis(200);
+
+/// What was made before the agent runs.
+struct Begun {
+    program: Program,
+    config: Config,
+    loaded: Vec<LoadedFeed>,
+    sockets: Sockets,
+    notify: Notify,
+}
 
 /// Arguments of `xroute run`.
 #[derive(Args, Debug)]
@@ -63,17 +83,64 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs until SIGTERM or SIGINT.
+    /// Runs until SIGTERM or SIGINT, or until another agent has taken over.
     pub fn execute(self) -> anyhow::Result<()> {
         env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+        let program = Program::find();
+        // SAFETY: nothing was opened by its number so far, and this is the one place that takes them.
+        let given = unsafe { systemd::given() };
+        let mut before = Predecessor::find()?;
+        let begun = self.begin(program, given, before.as_mut());
+        let ended = begun.and_then(|begun| self.go_on(begun, &mut before));
+        if let (Err(error), Some(before)) = (&ended, &before) {
+            before.failed(error);
+        }
+        ended
+    }
+
+    /// Does what needs a single thread, or more privileges than the agent has when it runs.
+    fn begin(
+        &self,
+        program: Program,
+        given: Vec<systemd::Given>,
+        before: Option<&mut Predecessor>,
+    ) -> anyhow::Result<Begun> {
         let (config, loaded) = self.load()?;
         for warning in &config.warnings {
             log::warn!("{warning}");
         }
+        let settings = &config.server;
+        let notify = Notify::from_environment();
+        let given = match before {
+            Some(before) => before.take()?,
+            None => Given::of_service_manager(given)?,
+        };
+        let sockets = Sockets::open(settings, given, &notify)?;
+        descriptors::provide(settings);
+        if settings.interfaces.is_empty() {
+            privileges::keep_only(&privileges::USERSPACE)?;
+        } else {
+            datapath::prepare(&self.pin_dir())?;
+            privileges::keep_only(&privileges::FAST_PATH)?;
+        }
+        if let Err(error) = std::fs::File::open(&self.config) {
+            log::warn!(
+                "a reload will fail: {} cannot be read without the privileges of the start: {error}",
+                self.config.display()
+            );
+        }
+        Ok(Begun { program, config, loaded, sockets, notify })
+    }
+
+    fn go_on(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let ended = runtime.block_on(self.run(config, loaded));
+        let ended = runtime.block_on(self.run(begun, before));
         runtime.shutdown_timeout(END);
         ended
+    }
+
+    fn pin_dir(&self) -> PathBuf {
+        self.pin_dir.clone().unwrap_or_else(datapath::default_directory)
     }
 
     fn load(&self) -> anyhow::Result<(Config, Vec<LoadedFeed>)> {
@@ -92,33 +159,50 @@ impl Run {
         }
     }
 
-    async fn run(self, config: Config, loaded: Vec<LoadedFeed>) -> anyhow::Result<()> {
+    async fn run(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
+        let Begun { program, config, loaded, mut sockets, notify } = begun;
         let started = Instant::now();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
-        let listener = control::bind(&config.server)?;
         let mut agent = state::resume(config)?;
         let settings = agent.settings().clone();
-        descriptors::provide(&settings);
+        let to_keep = sockets.to_keep()?;
+        let api_listeners = sockets.doors()?;
+        let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
         let (serve, services) = watch::channel(Arc::new(agent.service()));
-        let server = dns::serve(settings.listen.clone(), services, Arc::clone(&counts)).await?;
-        let datapath = self.attach(&settings, &mut agent)?;
+        let lock = before.as_mut().and_then(|before| before.lock.take());
+        let (server, datapath) = if before.is_some() {
+            // What can fail comes first: the old agent reads from the sockets meanwhile.
+            let datapath = self.attach(&settings, &mut agent, lock)?;
+            let services_now = services;
+            serve.send_replace(Arc::new(agent.service()));
+            (dns::serve_on(listening, services_now, Arc::clone(&counts)).await?, datapath)
+        } else {
+            let server = dns::serve_on(listening, services, Arc::clone(&counts)).await?;
+            let datapath = self.attach(&settings, &mut agent, None)?;
+            (server, datapath)
+        };
 
         let (requests_in, mut requests) = mpsc::channel(64);
-        let routes = control::routes(requests_in.clone(), settings.admin_group.clone());
-        let routes = routes.into_make_service_with_connect_info::<control::Peer>();
-        let api = tokio::spawn(axum::serve(listener, routes).into_future());
-        let http = match settings.http {
+        let groups =
+            control::Groups { control: settings.control_group.clone(), admin: settings.admin_group.clone() };
+        let mut doors = vec![control::Door::new("control")];
+        let routes = control::routes(requests_in.clone(), groups.clone());
+        let listener =
+            tokio::net::UnixListener::from_std(listener).context("cannot watch the control socket")?;
+        let api = tokio::spawn(control::serve_unix(listener, routes, groups, Arc::clone(&doors[0])));
+        let http = match http {
             None => None,
-            Some(address) => {
-                let listener = tokio::net::TcpListener::bind(address)
-                    .await
-                    .with_context(|| format!("cannot listen on {address} (server.http)"))?;
+            Some(listener) => {
+                let listener =
+                    tokio::net::TcpListener::from_std(listener).context("cannot watch a TCP socket")?;
                 let routes = control::read_only(requests_in);
-                Some(tokio::spawn(axum::serve(listener, routes).into_future()))
+                let door = control::Door::new("http");
+                doors.push(Arc::clone(&door));
+                Some(tokio::spawn(control::serve_tcp(listener, routes, door)))
             }
         };
 
@@ -129,6 +213,24 @@ impl Run {
         let mut feeds = Feeds::new(changed_in);
         feeds.replace(loaded);
         let telling = Telling::new(&agent);
+        let (gone_in, mut gone) = oneshot::channel();
+        let mut to_keep = Some(to_keep);
+        let manager = Manager::new(notify, settings.ready_within, before.is_some());
+        match before.take() {
+            Some(before) => {
+                // Nobody waits for it when this agent is ending.
+                let ended = move || {
+                    let _ = gone_in.send(());
+                };
+                before.serving(Taken { control: control_given }, server.arrivals(), ended)?;
+            }
+            None => {
+                if let Some(to_keep) = to_keep.take() {
+                    to_keep.tell(&manager.notify);
+                }
+                drop(gone_in);
+            }
+        }
         let mut serving = Serving {
             config: self.config.clone(),
             agent,
@@ -139,23 +241,39 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            manager,
+            program,
+            control_stays,
+            upgrade: None,
             ends_again: None,
             telling,
+            doors,
             started,
             loaded_at: unix_now(),
         };
         let mut renewal = tokio::time::interval(RENEWAL);
         let mut ends = tokio::time::interval(ENDS);
+        let mut looks = tokio::time::interval(serving.manager.interval());
         let mut batch = Vec::new();
         log::info!("serving {}", describe(&settings));
         serving.begin();
-        loop {
+        let handed = loop {
             tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break None,
+                _ = interrupt.recv() => break None,
                 _ = hangup.recv() => serving.reload(Who::agent(), None),
                 _ = renewal.tick() => serving.keep_up()?,
                 _ = ends.tick() => serving.end_overrides(),
+                _ = looks.tick() => {
+                    let generation = status::generation(&serving);
+                    serving.manager.look(&serving.agent, generation, &server.beats());
+                }
+                Ok(()) = &mut gone, if to_keep.is_some() => {
+                    // The service manager listens to this process only since the old one is gone.
+                    if let Some(to_keep) = to_keep.take() {
+                        to_keep.tell(&serving.manager.notify);
+                    }
+                }
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
                         bail!("the probe engine has ended");
@@ -170,16 +288,42 @@ impl Run {
                 made = serving.reloads.made() => serving.made(made)?,
                 () = serving.telling.clock.due() => serving.first_answers(),
                 () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
+                message = Upgrade::hear(&mut serving.upgrade) => {
+                    let descriptors = || {
+                        let listeners = api_listeners.iter().map(OwnedFd::try_clone);
+                        server.descriptors()?.into_iter().map(Ok).chain(listeners).collect()
+                    };
+                    if let Ended::HandedOver(handed) = serving.heard(message, descriptors, &mut requests).await? {
+                        break Some(handed);
+                    }
+                }
             }
-        }
-        log::info!("ending");
-        let keeps_attached = self.keep_attached && serving.datapath.is_some();
+            serving.manager.reloading(serving.reloads.is_busy());
+        };
+        let keeps_attached = (self.keep_attached || handed.is_some()) && serving.datapath.is_some();
         serving.telling.tell(Event::Ending { keeps_attached });
         api.abort();
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, manager, .. } = serving;
+        if let Some(handed) = handed {
+            log::info!("process {} serves from now on; ending", handed.pid);
+            manager.handed_over(handed.pid);
+            engine.shutdown().await;
+            // The new agent has program, maps and pins.
+            drop(datapath);
+            let (heir, given) = handed.heir();
+            server.leave(heir).await;
+            // All connections are on their way when nobody can give one any more.
+            let _ = given.await;
+            if !handed.taken.control && !control_stays {
+                let _ = std::fs::remove_file(&settings.control);
+            }
+            return Ok(());
+        }
+        log::info!("ending");
+        manager.stopping();
         engine.shutdown().await;
         match datapath {
             Some(datapath) if self.keep_attached => datapath.keep(),
@@ -188,13 +332,20 @@ impl Run {
         }
         server.stop().await;
         keeper.end(agent.kept()).await;
-        // Nobody can connect any more; a file that is gone already is no matter.
-        let _ = std::fs::remove_file(&settings.control);
+        if !control_stays {
+            // Nobody can connect any more; a file that is gone already is no matter.
+            let _ = std::fs::remove_file(&settings.control);
+        }
         Ok(())
     }
 
     /// Starts or adopts the fast path, filled with the agent's tables.
-    fn attach(&self, settings: &settings::Server, agent: &mut Agent) -> anyhow::Result<Option<Datapath>> {
+    fn attach(
+        &self,
+        settings: &settings::Server,
+        agent: &mut Agent,
+        lock: Option<OwnedFd>,
+    ) -> anyhow::Result<Option<Datapath>> {
         if settings.interfaces.is_empty() {
             log::info!("no interfaces: the userspace server answers everything");
             return Ok(None);
@@ -202,11 +353,15 @@ impl Run {
         let options = Options {
             interfaces: &settings.interfaces,
             mode: settings.xdp_mode,
-            pin_dir: self.pin_dir.clone().unwrap_or_else(datapath::default_directory),
+            pin_dir: self.pin_dir(),
             stale: settings.stale,
             lease: LEASE,
         };
-        let (datapath, start) = Datapath::open(&options, &agent.compiled().tables)?;
+        let tables = &agent.compiled().tables;
+        let (datapath, start) = match lock {
+            Some(lock) => Datapath::inherit(&options, tables, lock)?,
+            None => Datapath::open(&options, tables)?,
+        };
         match start {
             Start::Fresh => log::info!("fast path: started"),
             Start::Adopted => log::info!("fast path: adopted what was running"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use super::client::{refused, unsent};
 use crate::events::{Notice, Told};
 
 /// Between two attempts to reach an agent that is gone.
@@ -81,15 +82,12 @@ impl Stream {
             }
             (None, None) => {}
         }
-        let mut response = self.client.get(url).send().await.with_context(|| {
-            format!(
-                "cannot reach the agent at {} (is `xroute run` running? --socket PATH?)",
-                self.socket.display()
-            )
-        })?;
+        let response = self.client.get(url).send().await;
+        let mut response = response.map_err(|error| unsent(&self.socket, &error, SILENCE))?;
         let status = response.status();
         if !status.is_success() {
-            bail!("{}", response.text().await.unwrap_or_else(|_| status.to_string()).trim());
+            let text = response.text().await.unwrap_or_else(|_| status.to_string());
+            return Err(refused(status, &text).into());
         }
         let mut rest = Vec::new();
         // An error is the end of the agent, or its long silence; both end in another attempt.

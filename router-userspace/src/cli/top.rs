@@ -16,6 +16,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::client::{refused, unsent};
 use super::stream::{Line, Stream};
 use super::{AgentAddress, print, watch};
 use crate::control::StatusReport;
@@ -87,7 +88,7 @@ impl Top {
             bail!("standard input and output are no terminal (--once prints one frame)");
         }
         // Whoever names the wrong socket is told so on their own screen.
-        let first = runtime.block_on(status(&client(&socket)?, &socket)).map_err(anyhow::Error::msg)?;
+        let first = runtime.block_on(status(&client(&socket)?, &socket))?;
         let shown = runtime.block_on(show(&socket, self.interval, first));
         // The thread that reads keys waits for one that nobody presses.
         runtime.shutdown_background();
@@ -103,24 +104,23 @@ fn client(socket: &Path) -> anyhow::Result<reqwest::Client> {
         .context("cannot prepare a client of the control socket")
 }
 
-async fn status(client: &reqwest::Client, socket: &Path) -> Result<StatusReport, String> {
-    let unreachable = |_| {
-        format!("cannot reach the agent at {} (is `xroute run` running? --socket PATH?)", socket.display())
-    };
-    let response = client.get("http://xroute/v1/status").send().await.map_err(unreachable)?;
+async fn status(client: &reqwest::Client, socket: &Path) -> anyhow::Result<StatusReport> {
+    let failed = |error| unsent(socket, &error, PATIENCE);
+    let response = client.get("http://xroute/v1/status").send().await.map_err(failed)?;
     let status = response.status();
     if !status.is_success() {
-        return Err(response.text().await.unwrap_or_else(|_| status.to_string()).trim().to_owned());
+        let text = response.text().await.unwrap_or_else(|_| status.to_string());
+        return Err(refused(status, &text).into());
     }
-    let unknown = |_| String::from("the agent's reply is not what this version expects");
-    response.json().await.map_err(unknown)
+    let octets = response.bytes().await.map_err(failed)?;
+    serde_json::from_slice(&octets).context("the agent's reply is not what this version expects")
 }
 
 /// One frame as text: two looks at the agent, an interval apart, and the events that are kept.
 async fn frame(socket: &Path, interval: Duration, (columns, lines): (u16, u16)) -> anyhow::Result<String> {
     let client = client(socket)?;
     let mut view = View::new(interval);
-    view.status(status(&client, socket).await.map_err(anyhow::Error::msg)?, Instant::now());
+    view.status(status(&client, socket).await?, Instant::now());
     let mut stream = Stream::new(socket, Some(0))?;
     let followed = stream.follow(|line| {
         view.event(text(line));
@@ -130,7 +130,7 @@ async fn frame(socket: &Path, interval: Duration, (columns, lines): (u16, u16)) 
     if let Ok(ended) = tokio::time::timeout(interval, followed).await {
         ended?;
     }
-    view.status(status(&client, socket).await.map_err(anyhow::Error::msg)?, Instant::now());
+    view.status(status(&client, socket).await?, Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(columns, lines))?;
     terminal.draw(|frame| draw::draw(&view, frame))?;
     Ok(plain(terminal.backend()))
@@ -252,7 +252,7 @@ async fn ask_again_and_again(
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let status = status(&client, &socket).await;
+        let status = status(&client, &socket).await.map_err(|error| format!("{error:#}"));
         if news.send(News::Status(Box::new(status))).await.is_err() {
             return;
         }

@@ -18,6 +18,8 @@ const MAX_VLANS: usize = 16;
 const MAX_SERVICE: usize = 16;
 /// How long a TCP connection may be idle.
 const IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+/// How long the first probes may be waited for.
+const READY_WITHIN: RangeInclusive<Duration> = Duration::from_secs(0)..=Duration::from_secs(600);
 /// Longest path of a unix socket (`sun_path` with its final zero is 108 octets).
 const MAX_SOCKET_PATH: usize = 107;
 
@@ -72,6 +74,9 @@ pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     server.http = table.take("http", |value| socket(text(value)?));
     if let Some(state_dir) = table.take("state_dir", |value| path(text(value)?)) {
         server.state_dir = folder.join(state_dir);
+    }
+    if let Some(within) = table.take("ready_within", |value| duration(value, READY_WITHIN)) {
+        server.ready_within = within;
     }
     if let Some(size) = table.take("edns_size", |value| whole(value, 512..=1232)) {
         dns.edns_size = size;

@@ -2,16 +2,19 @@
 
 use std::fmt;
 
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::peer::{Peer, admit};
 use super::report::ago;
-use super::{Refusal, ReloadReport, Request, Requests, ask};
+use super::serve::whole_body;
+use super::{ErrorReport, Refusal, ReloadReport, Request, Requests, ask};
 use crate::overrides::{Changed, Override, Wanted};
 
 /// What is asked of the overrides.
@@ -24,7 +27,7 @@ pub enum Change {
 }
 
 /// Body of `POST /v1/overrides/clear`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
     /// Patterns as in [`Wanted`].
@@ -32,7 +35,7 @@ pub struct Clear {
 }
 
 /// What a change did, once the fast path shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ChangeReport {
     /// Serial number of the generation that shows it.
     pub generation: u64,
@@ -57,7 +60,7 @@ impl fmt::Display for ChangeReport {
 }
 
 /// One override as it is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OverrideReport {
     /// The override.
     #[serde(flatten)]
@@ -94,7 +97,7 @@ impl fmt::Display for OverrideReport {
 }
 
 /// `GET /v1/overrides`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct OverridesReport {
     /// Oldest first.
     pub overrides: Vec<OverrideReport>,
@@ -115,7 +118,10 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
         .route("/v1/reload", post(reload))
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
-        .route_layer(axum::middleware::from_fn_with_state(admin_group, admit))
+        // `whole_body` has its own limit, and reads for those only whom `admit` lets through.
+        .route_layer(DefaultBodyLimit::disable())
+        .route_layer(from_fn(whole_body))
+        .route_layer(from_fn_with_state(admin_group, admit))
         .with_state(requests)
 }
 
@@ -124,10 +130,28 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
     Router::new().route("/v1/overrides", get(list)).with_state(requests)
 }
 
+/// What operators changed by hand.
+#[utoipa::path(
+    get, path = "/v1/overrides", tag = "look",
+    responses(
+        (status = 200, description = "oldest first", body = OverridesReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)
 }
 
+/// Loads the configuration anew. The reply comes when the fast path answers from it.
+#[utoipa::path(
+    post, path = "/v1/reload", tag = "change",
+    responses(
+        (status = 200, description = "the fast path answers from it", body = ReloadReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "the configuration has mistakes; what runs goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn reload(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -136,6 +160,16 @@ async fn reload(
     reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
+/// Sets something by hand. The reply comes when the fast path shows it.
+#[utoipa::path(
+    post, path = "/v1/overrides", tag = "change", request_body = Wanted,
+    responses(
+        (status = 200, description = "the fast path shows it", body = ChangeReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it cannot be done; nothing is changed", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn add(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -144,6 +178,16 @@ async fn add(
     change(&requests, &peer, Change::Add(wanted)).await
 }
 
+/// Takes away what was set by hand. The reply comes when the fast path shows it.
+#[utoipa::path(
+    post, path = "/v1/overrides/clear", tag = "change", request_body = Clear,
+    responses(
+        (status = 200, description = "the fast path shows it", body = ChangeReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "it cannot be done; nothing is changed", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 async fn clear(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,

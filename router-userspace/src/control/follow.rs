@@ -13,9 +13,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Bytes, Frame};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use utoipa::IntoParams;
 
-use super::{Refusal, Request, Requests, ask};
-use crate::events::{Notice, READERS, Reader};
+use super::refusal::Refusal;
+use super::{ErrorReport, Request, Requests, ask};
+use crate::events::{Notice, READERS, Reader, Told};
 
 /// Type of the stream.
 pub const CONTENT_TYPE: &str = "application/x-ndjson";
@@ -28,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PORTIONS: usize = 4;
 
 /// Query string of `/v1/events`.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
     /// Only what comes after this sequence number; 0: all that is kept. Without it, from now on.
     since: Option<u64>,
@@ -36,6 +39,14 @@ pub(super) struct EventsQuery {
     run: Option<u64>,
 }
 
+/// Events, a line of JSON each, for as long as the client listens; the first line is a `Notice`.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "look", params(EventsQuery),
+    responses(
+        (status = 200, description = "the events", content_type = "application/x-ndjson", body = Told),
+        (status = "default", description = "failed", body = ErrorReport),
+    ),
+)]
 pub(super) async fn events(
     State(requests): Requests,
     Query(EventsQuery { since, run }): Query<EventsQuery>,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::OverrideReport;
+use super::{ListenerReport, OverrideReport};
 use crate::dns::ServerReport;
 use crate::events::EventsReport;
 use crate::feed::FeedKind;
@@ -18,7 +19,7 @@ pub use fast_path::{FastPathReport, FillReport, LeaseReport, MapReport};
 pub use health::{EndpointReport, ProbesReport, ProfileReport};
 
 /// The whole status of an agent.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatusReport {
     /// Version of the agent.
     pub version: String,
@@ -62,6 +63,8 @@ pub struct StatusReport {
     /// The stream of events.
     #[serde(default)]
     pub events: EventsReport,
+    /// Who asks the agent: the control socket, and `server.http`.
+    pub api: Vec<ListenerReport>,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
@@ -69,7 +72,7 @@ pub struct StatusReport {
 }
 
 /// What came of reloads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReloadCounts {
     /// Configurations that came into service, the first not counted.
     pub configuration_ok: u64,
@@ -82,7 +85,7 @@ pub struct ReloadCounts {
 }
 
 /// One data file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FeedReport {
     /// What it holds.
     pub kind: FeedKind,
@@ -99,7 +102,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -128,7 +131,7 @@ impl fmt::Display for ReloadReport {
 }
 
 /// One interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
@@ -136,6 +139,9 @@ pub struct InterfaceReport {
     pub mode: String,
     /// Why it is not native, when it is not.
     pub why_not_native: Option<String>,
+    /// Whether it is not there at present.
+    #[serde(default)]
+    pub away: bool,
 }
 
 /// How the counters of the userspace server begin that count no replies.
@@ -155,18 +161,17 @@ pub(crate) fn counts_beside(outcome: &str) -> bool {
 }
 
 impl StatusReport {
+    /// Replies of the fast path, and of the userspace server.
+    pub fn answered(&self) -> (u64, u64) {
+        let fast =
+            ["answer_records", "answer_nodata"].iter().filter_map(|name| self.counters.get(*name)).sum();
+        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
+        (fast, self.counted("server_").saturating_sub(beside))
+    }
+
     /// Sum of the counters whose names begin so.
     pub fn counted(&self, prefix: &str) -> u64 {
         self.counters.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, count)| count).sum()
-    }
-}
-
-impl StatusReport {
-    /// Queries that the fast path answered, and that the userspace server replied to.
-    pub fn answered(&self) -> [u64; 2] {
-        let fast = ["answer_records", "answer_nodata"].map(|name| self.counters.get(name).copied());
-        let beside: u64 = BESIDE.iter().map(|name| self.counted(name)).sum();
-        [fast.into_iter().flatten().sum(), self.counted("server_").saturating_sub(beside)]
     }
 }
 
@@ -209,6 +214,10 @@ impl fmt::Display for StatusReport {
             writeln!(f, "no interface: the userspace server answers everything")?;
         }
         for interface in &self.interfaces {
+            if interface.away {
+                writeln!(f, "interface {}: not there; attached to when it comes back", interface.name)?;
+                continue;
+            }
             write!(f, "interface {}: XDP {}", interface.name, interface.mode)?;
             match &interface.why_not_native {
                 Some(why) => writeln!(f, " (not native: {why})")?,
@@ -218,7 +227,7 @@ impl fmt::Display for StatusReport {
         if let Some(fast_path) = &self.fast_path {
             write!(f, "{fast_path}")?;
         }
-        let [fast, server] = self.answered();
+        let (fast, server) = self.answered();
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
@@ -234,6 +243,9 @@ impl fmt::Display for StatusReport {
                 took.iter().try_for_each(|took| write!(f, ", {what} {took:.1} ms after its probe"))?;
             }
             writeln!(f)?;
+        }
+        for listener in &self.api {
+            writeln!(f, "{listener}")?;
         }
         if !self.overrides.is_empty() {
             writeln!(f, "overrides:")?;

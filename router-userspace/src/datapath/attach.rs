@@ -25,6 +25,8 @@ pub struct Attached {
     pub mode: Mode,
     /// Why it does not run in the driver although that was tried first.
     pub why_not_native: Option<String>,
+    /// Whether the interface is not there at present; it is attached to when it comes back.
+    pub away: bool,
 }
 
 /// Attaches a program. The link detaches it when its last descriptor and pin go.
@@ -38,6 +40,7 @@ pub fn attach(program: BorrowedFd<'_>, interface: &Interface, mode: XdpMode) -> 
         mac: interface.mac,
         mode,
         why_not_native,
+        away: false,
     };
     let native_error = if mode == XdpMode::Generic {
         None
@@ -81,6 +84,7 @@ pub fn adopted(interface: &Interface, mode: XdpMode) -> Attached {
         mode: runs,
         why_not_native: (runs == Mode::Generic && mode != XdpMode::Generic)
             .then(|| "the agent that attached it could not or was not to".to_owned()),
+        away: false,
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Instance {
     cpus: usize,
     /// Whether no run can be in the half that is not active.
     quiet: bool,
+    /// `None` when the kernel has no more maps to give.
+    barrier: Option<sys::Barrier>,
 }
 
 /// What a generation needs besides its tables.
@@ -110,6 +112,7 @@ impl Instance {
             lines,
             cpus,
             quiet: false,
+            barrier: sys::Barrier::new().ok(),
         })
     }
 
@@ -279,25 +282,25 @@ impl Instance {
     /// Waits until every run of the program that had begun before the call has ended.
     ///
     /// Writing a slot of an array of maps does this by the kernel's promise (Linux 4.20, "wait for running
-    /// BPF programs when updating map-in-map"): the active half's trie is put where it already is.
+    /// BPF programs when updating map-in-map"), whichever array that is: one of our own, so that nothing need be opened by
+    /// its id, which takes CAP_SYS_ADMIN.
     /// `membarrier` comes second, because that it waits for RCU is a detail of the kernel, left out with a
     /// single CPU and refused with `nohz_full`.
     pub fn grace(&self) {
-        let active = u32::from(self.control().half());
-        let waited = (|| {
-            let outer = self.map(map::LOCATIONS_IPV4)?;
-            let Some(id) = sys::lookup_slot(outer, active)? else {
-                // Nothing was ever installed, so nobody reads.
-                return Ok(());
-            };
-            let trie = sys::map_by_id(id)?;
-            self.put_slot(map::LOCATIONS_IPV4, active, trie.as_fd())
-        })();
+        let waited: Result<()> = match &self.barrier {
+            Some(barrier) => barrier.wait().context("cannot write a map"),
+            None => Err(anyhow!("no map to write")),
+        };
         let waited: Result<()> = waited.or_else(|_| Ok(sys::membarrier()?));
         if let Err(error) = waited {
             log::warn!("no way to wait for the XDP program ({error:#}): waiting {LONGEST_RUN:?}");
             std::thread::sleep(LONGEST_RUN);
         }
+    }
+
+    /// Somebody else may have changed what is mapped: nothing is known of the half that is not active.
+    pub fn distrust(&mut self) {
+        self.quiet = false;
     }
 
     /// Moves the lease's deadline to `lease` from now. It lapses when its unit ([`Control::deadline`]) is

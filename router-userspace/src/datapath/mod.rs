@@ -33,7 +33,7 @@ pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::figures::MapMemory;
 pub use self::interface::Mode;
-pub use self::pins::default_directory;
+pub use self::pins::{default_directory, prepare};
 pub use self::sys::monotonic;
 
 use self::instance::{Instance, Placement};
@@ -133,6 +133,25 @@ impl Pinned {
         })
     }
 
+    /// [`Datapath::reclaim`], for what is pinned.
+    fn reclaim(&mut self, instance: &Instance) -> Result<()> {
+        let ours = |set: &Set| {
+            let program = set.program().ok()?;
+            let info = sys::program_info(program.as_fd()).ok()?;
+            (info.id == instance.program_id).then_some(())
+        };
+        if ours(&self.set).is_none() {
+            self.set = self.directory.pin_set(program::build_id(), &instance.program, instance.maps())?;
+        }
+        let id = |link: &OwnedFd| sys::link_info(link.as_fd()).ok().map(|info| info.id);
+        for other in self.directory.links()? {
+            if !self.links.iter().any(|(_, link)| id(link) == id(&other.link)) {
+                self.directory.remove_link(&other.link, other.interface)?;
+            }
+        }
+        exchange(&self.links, instance, instance)
+    }
+
     /// Attaches to an interface that was made anew; `old_index` is what it had before.
     fn reattach(
         &mut self,
@@ -165,7 +184,45 @@ impl Datapath {
     /// When an interface is missing or has somebody else's program, another agent runs, or the kernel
     /// refuses. What was attached before goes on, and nothing new is left behind.
     pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Self, Start)> {
-        start::open(options, tables)
+        start::open(options, tables, None)
+    }
+
+    /// As [`Self::open`], while the agent before still holds the lock on the pins and lends it ([`Self::lend`]). It must
+    /// change nothing meanwhile but the lease; when this fails, or what comes of it ends early, it must
+    /// [`Self::reclaim`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn inherit(options: &Options<'_>, tables: &Tables, lock: OwnedFd) -> Result<(Self, Start)> {
+        start::open(options, tables, Some(lock))
+    }
+
+    /// The lock on the pins, for [`Self::inherit`]; `None` when nothing is pinned.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn lend(&self) -> std::io::Result<Option<OwnedFd>> {
+        self.pinned.as_ref().map(|pinned| pinned.directory.lend()).transpose()
+    }
+
+    /// Takes everything back after another agent that was lent the lock has ended, however far it came: our program is
+    /// in our links, our maps are pinned, `tables` answer, and what it made is gone.
+    ///
+    /// # Errors
+    /// When the kernel refuses; what answered before goes on as far as it did.
+    pub fn reclaim(&mut self, tables: &Tables) -> Result<()> {
+        if let Some(pinned) = &mut self.pinned {
+            pinned.reclaim(&self.instance)?;
+        }
+        self.instance.distrust();
+        match self.install(tables) {
+            Err(Error::OutOfRoom(_)) => self.replace(tables)?,
+            other => other?,
+        }
+        match &self.pinned {
+            Some(pinned) => pinned.directory.remove_unused_sets(Some(&pinned.set)),
+            None => Ok(()),
+        }
     }
 
     /// Loads the program and installs tables without attaching or pinning anything: for
@@ -256,7 +313,12 @@ impl Datapath {
         let mut changed = false;
         let mut first_error = Ok(());
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
-            let Ok(now) = Interface::find(&attached.name) else { continue };
+            let Ok(now) = Interface::find(&attached.name) else {
+                if !std::mem::replace(&mut attached.away, true) {
+                    log::warn!("{} is gone; it is attached to when it comes back", attached.name);
+                }
+                continue;
+            };
             if let Some(pinned) = &mut self.pinned
                 && !pinned.is_attached(&now)
             {
@@ -276,6 +338,7 @@ impl Datapath {
             changed |= *place != new;
             *place = new;
             attached.mac = now.mac;
+            attached.away = false;
         }
         first_error.map(|()| changed)
     }

@@ -155,6 +155,28 @@ impl Directory {
         if on_bpffs(root)? && namespace_path(root)?.is_dir() { Self::lock(root).map(Some) } else { Ok(None) }
     }
 
+    /// Opens the directory of the thread's network namespace below `root`, which another agent has locked: `lock` is
+    /// its descriptor, so that both hold one lock, and it ends with the last of them.
+    ///
+    /// # Errors
+    /// When the lock is on another directory.
+    pub fn inherit(root: &Path, lock: OwnedFd) -> Result<Self> {
+        let path = namespace_path(root)?;
+        let lock = File::from(lock);
+        let same = fs::metadata(&path).is_ok_and(|now| {
+            lock.metadata().is_ok_and(|locked| (locked.dev(), locked.ino()) == (now.dev(), now.ino()))
+        });
+        if !same {
+            bail!("the agent before has its pins in another directory than {}", path.display());
+        }
+        Ok(Self { root: root.to_owned(), path, lock })
+    }
+
+    /// A descriptor for [`Self::inherit`].
+    pub fn lend(&self) -> io::Result<OwnedFd> {
+        self.lock.as_fd().try_clone_to_owned()
+    }
+
     fn lock(root: &Path) -> Result<Self> {
         let path = namespace_path(root)?;
         let patience = Instant::now() + PATIENCE;
@@ -355,8 +377,11 @@ fn on_bpffs(path: &Path) -> Result<bool> {
     }
 }
 
-/// Sees to it that `root` is a directory on a bpffs.
-fn prepare(root: &Path) -> Result<()> {
+/// Sees to it that `root` is a directory on a bpffs: with a mount when there is none, which takes CAP_SYS_ADMIN.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn prepare(root: &Path) -> Result<()> {
     if !root.is_absolute() {
         bail!("the pin directory {} is not an absolute path", root.display());
     }
@@ -389,7 +414,11 @@ fn tidy(root: &Path) -> Result<()> {
         return Ok(());
     }
     if is_own_mount(root)? {
-        return unmount(root).with_context(|| format!("cannot unmount {}", root.display()));
+        return match unmount(root) {
+            // CAP_SYS_ADMIN was given up after the start. An empty bpffs is in nobody's way.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            other => other.with_context(|| format!("cannot unmount {}", root.display())),
+        };
     }
     // A mount of somebody else's, or a directory that we may not remove, stays as well.
     let _ = fs::remove_dir(root);

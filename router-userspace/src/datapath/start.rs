@@ -3,7 +3,7 @@
 //!
 //! The order makes every state on the way recoverable: pin, fill, and only then touch a link.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -17,14 +17,17 @@ use super::interface::Interface;
 use super::pins::{Directory, PinnedLink, Set};
 use super::{Datapath, Links, Options, Pinned, Start, program, stale_flag, sys, warn};
 
-/// [`Datapath::open`].
-pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Datapath, Start)> {
+/// [`Datapath::open`], or with another agent's lock [`Datapath::inherit`].
+pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Result<(Datapath, Start)> {
     let interfaces = find_interfaces(options.interfaces)?;
     let places: Vec<abi::Interface> = interfaces
         .iter()
         .map(|interface| abi::Interface { index: interface.index, mac: interface.mac, pad: [0; 2] })
         .collect();
-    let directory = Directory::open(&options.pin_dir)?;
+    let directory = match lock {
+        Some(lock) => Directory::inherit(&options.pin_dir, lock)?,
+        None => Directory::open(&options.pin_dir)?,
+    };
     let (mut kept, mut made) = (Links::new(), Links::new());
     let started = (|| {
         let old_links = directory.links()?;

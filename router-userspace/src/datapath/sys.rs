@@ -19,7 +19,6 @@ mod command {
     pub const OBJ_PIN: u32 = 6;
     pub const OBJ_GET: u32 = 7;
     pub const PROG_GET_FD_BY_ID: u32 = 13;
-    pub const MAP_GET_FD_BY_ID: u32 = 14;
     pub const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub const MAP_UPDATE_BATCH: u32 = 26;
     pub const LINK_CREATE: u32 = 28;
@@ -29,6 +28,10 @@ mod command {
     pub const LINK_DETACH: u32 = 34;
 }
 
+/// `BPF_MAP_TYPE_ARRAY`.
+const ARRAY: u32 = 2;
+/// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
+const ARRAY_OF_MAPS: u32 = 12;
 /// `BPF_MAP_TYPE_LPM_TRIE`.
 const LPM_TRIE: u32 = 11;
 /// `BPF_F_NO_PREALLOC`: required of a trie.
@@ -95,26 +98,59 @@ struct ElementAttr {
     flags: u64,
 }
 
-/// Makes an empty LPM trie whose keys are `key` octets long with the prefix length, values `value` octets.
-pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct Attr {
-        kind: u32,
-        key: u32,
-        value: u32,
-        entries: u32,
-        flags: u32,
-        inner: u32,
-        node: u32,
-        name: [u8; 16],
-    }
-    let mut attr =
-        Attr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, inner: 0, node: 0, name: [0; 16] };
+/// `struct` of `BPF_MAP_CREATE`, as far as it is needed.
+#[repr(C)]
+#[derive(Default)]
+struct CreateAttr {
+    kind: u32,
+    key: u32,
+    value: u32,
+    entries: u32,
+    flags: u32,
+    inner: u32,
+    node: u32,
+    name: [u8; 16],
+}
+
+fn create(mut attr: CreateAttr, name: &str) -> io::Result<OwnedFd> {
     for (to, from) in attr.name.iter_mut().zip(name.bytes().take(15)) {
         *to = from;
     }
     // SAFETY: laid out as for BPF_MAP_CREATE; it holds no pointers.
     unsafe { bpf(command::MAP_CREATE, &mut attr) }.map(owned)
+}
+
+/// Makes an empty LPM trie whose keys are `key` octets long with the prefix length, values `value` octets.
+pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    create(CreateAttr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, ..Default::default() }, name)
+}
+
+/// An array of maps that nobody reads. To write it waits for every run of a program that has begun.
+pub struct Barrier {
+    outer: OwnedFd,
+    inner: OwnedFd,
+}
+
+impl Barrier {
+    /// Makes it.
+    pub fn new() -> io::Result<Self> {
+        let one = CreateAttr { kind: ARRAY, key: 4, value: 4, entries: 1, ..Default::default() };
+        let inner = create(one, "barrier")?;
+        let outer = CreateAttr {
+            kind: ARRAY_OF_MAPS,
+            key: 4,
+            value: 4,
+            entries: 1,
+            inner: inner.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        Ok(Self { outer: create(outer, "barriers")?, inner })
+    }
+
+    /// Writes it.
+    pub fn wait(&self) -> io::Result<()> {
+        update(self.outer.as_fd(), &0u32, &(self.inner.as_raw_fd() as u32))
+    }
 }
 
 /// Writes many entries. The kernel takes them in one call when it knows batches for this kind of map
@@ -212,24 +248,6 @@ pub fn lookup_words(map: BorrowedFd<'_>, index: u32, value: &mut [u64]) -> io::R
     unsafe { bpf(command::MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
 }
 
-/// Id of the map in a slot of an array of maps; `None` when the slot is empty.
-pub fn lookup_slot(map: BorrowedFd<'_>, slot: u32) -> io::Result<Option<u32>> {
-    let mut id = 0u32;
-    let mut attr = ElementAttr {
-        map: map.as_raw_fd() as u32,
-        pad: 0,
-        key: address(&slot),
-        value: std::ptr::from_mut(&mut id) as u64,
-        flags: 0,
-    };
-    // SAFETY: laid out as for BPF_MAP_LOOKUP_ELEM; the value of an array of maps is a u32, the id.
-    match unsafe { bpf(command::MAP_LOOKUP_ELEM, &mut attr) } {
-        Ok(_) => Ok(Some(id)),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// `struct` of the `BPF_OBJ_*` commands.
 #[repr(C)]
 struct PinAttr {
@@ -266,11 +284,6 @@ fn by_id(command: u32, id: u32) -> io::Result<OwnedFd> {
     let mut attr = IdAttr { id, next: 0, flags: 0 };
     // SAFETY: laid out as for BPF_*_GET_FD_BY_ID; it holds no pointers.
     unsafe { bpf(command, &mut attr) }.map(owned)
-}
-
-/// Opens a map by its id.
-pub fn map_by_id(id: u32) -> io::Result<OwnedFd> {
-    by_id(command::MAP_GET_FD_BY_ID, id)
 }
 
 /// Opens a program by its id.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use router_common::counter::Counter;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::answer::Rcode;
 use super::cookie::Cookie;
@@ -192,7 +193,7 @@ fn cell(ready: bool, tcp: bool, subnet: usize, qtype: Option<u16>) -> usize {
 }
 
 /// What the userspace server was asked, since the agent started.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ServerReport {
     /// Queries by transport (`udp`, `tcp`) and type (`A`, …, `other`, `none`: without a question); those that
     /// never came leave no entry.

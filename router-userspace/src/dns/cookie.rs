@@ -65,7 +65,7 @@ impl Jar {
     pub fn new(settings: &Cookies) -> Option<Self> {
         let (signs, others) = match settings.secrets.split_first() {
             Some((first, others)) => (*first, others.to_vec()),
-            None => (own_secret()?, Vec::new()),
+            None => (Secret(own_secret()?), Vec::new()),
         };
         Some(Self { signs, others, require: settings.require })
     }
@@ -131,17 +131,25 @@ fn hash_of(secret: &Secret, client_cookie: &[u8; CLIENT], head: &[u8; 8], client
     hasher.finish()
 }
 
-/// The secret of this process, the same until it ends.
-fn own_secret() -> Option<Secret> {
-    static SECRET: OnceLock<Option<Secret>> = OnceLock::new();
-    *SECRET.get_or_init(|| {
+static OWN: OnceLock<Option<[u8; 16]>> = OnceLock::new();
+
+/// The secret of this process, the same until it ends. `None` when the system has no random numbers.
+pub fn own_secret() -> Option<[u8; 16]> {
+    *OWN.get_or_init(|| {
         let mut octets = [0; 16];
         match getrandom::fill(&mut octets) {
-            Ok(()) => Some(Secret(octets)),
+            Ok(()) => Some(octets),
             Err(error) => {
                 log::error!("no DNS cookies: the system has no random numbers: {error}");
                 None
             }
         }
     })
+}
+
+/// Goes on with the secret of the process before, so that its cookies stay good. Does nothing once this process has
+/// one of its own.
+pub fn adopt_secret(secret: [u8; 16]) {
+    // What is set already has signed cookies.
+    let _ = OWN.set(Some(secret));
 }

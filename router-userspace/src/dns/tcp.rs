@@ -8,15 +8,16 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::census::OpenConnection;
 use super::random::Random;
-use super::server::Shared;
+use super::server::{Connection, Shared};
 use super::{Client, Transport, respond, sockopt, transfer};
 use crate::clock::unix_now;
 
@@ -49,15 +50,21 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    set_up(&SockRef::from(&socket))?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Sets up a socket that will listen, or does.
+pub(super) fn set_up(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // What follows is inherited by the connections.
     socket.set_tcp_nodelay(true)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     // Not in every kernel; without it more of a slow client's replies are kept.
-    let _ = sockopt::set(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    let _ = sockopt::set(&**socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT);
+    Ok(())
 }
 
 /// Sets whether clients may send their query with the first segment. Not every kernel can; those that cannot
@@ -69,8 +76,12 @@ fn set_fast_open(listener: &tokio::net::TcpListener, on: bool) {
     }
 }
 
-/// Accepts connections until the server is stopped; returns when the last of them is closed.
-pub(super) async fn accept(listener: tokio::net::TcpListener, clients: Arc<Clients>, mut shared: Shared) {
+/// Accepts connections until the server is stopped; returns when the last of them is closed or given away.
+pub(super) async fn accept(
+    listener: Arc<tokio::net::TcpListener>,
+    clients: Arc<Clients>,
+    mut shared: Shared,
+) {
     let mut connections = JoinSet::new();
     let mut fast_open = None;
     loop {
@@ -95,25 +106,69 @@ pub(super) async fn accept(listener: tokio::net::TcpListener, clients: Arc<Clien
                 continue;
             }
         };
-        let ip = peer.ip().to_canonical();
-        let Some(place) = clients.admit(ip, &limits) else {
-            shared.counts.census().refused();
-            log::debug!("{ip}: DNS connection refused, this client has as many as it may");
-            continue;
-        };
-        let ticket = place.ticket();
-        let mut conversation = Conversation { stream, ip, place, shared: shared.clone() };
-        let counted = OpenConnection::new(Arc::clone(&shared.counts));
-        let task = connections.spawn(async move {
-            let _counted = counted;
-            if let Err(error) = conversation.hold().await {
-                log::debug!("{}: DNS connection closed: {error}", conversation.ip);
-            }
-        });
-        clients.belongs_to(ticket, task);
+        begin(stream, peer.ip(), Inbox::default(), &clients, &shared, &mut connections);
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Goes on with connections that another process accepted, until the server is stopped.
+pub(super) async fn adopt(
+    mut arrived: mpsc::UnboundedReceiver<Connection>,
+    clients: Arc<Clients>,
+    mut shared: Shared,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let connection = tokio::select! {
+            Some(connection) = arrived.recv() => connection,
+            Some(_) = connections.join_next() => continue,
+            _ = shared.stopped.wait_for(|&stopped| stopped) => break,
+        };
+        let adopted = connection.stream.peer_addr().and_then(|peer| {
+            connection.stream.set_nonblocking(true)?;
+            Ok((TcpStream::from_std(connection.stream)?, peer))
+        });
+        match adopted {
+            Ok((stream, peer)) => {
+                let inbox = Inbox { held: connection.held, done: 0 };
+                begin(stream, peer.ip(), inbox, &clients, &shared, &mut connections);
+            }
+            // The client went away on the way.
+            Err(error) => log::debug!("a DNS connection did not arrive: {error}"),
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Begins with a connection, when there is a place for its client.
+fn begin(
+    stream: TcpStream,
+    ip: IpAddr,
+    inbox: Inbox,
+    clients: &Arc<Clients>,
+    shared: &Shared,
+    connections: &mut JoinSet<()>,
+) {
+    let ip = ip.to_canonical();
+    let limits = shared.services.borrow().settings.tcp;
+    let Some(place) = clients.admit(ip, &limits) else {
+        shared.counts.census().refused();
+        log::debug!("{ip}: DNS connection refused, this client has as many as it may");
+        return;
+    };
+    let ticket = place.ticket();
+    let mut conversation = Conversation { stream, ip, place, shared: shared.clone() };
+    let counted = OpenConnection::new(Arc::clone(&shared.counts));
+    let task = connections.spawn(async move {
+        let _counted = counted;
+        match conversation.hold(inbox).await {
+            Ok(None) => {}
+            Ok(Some(inbox)) => conversation.leave(inbox),
+            Err(error) => log::debug!("{}: DNS connection closed: {error}", conversation.ip),
+        }
+    });
+    clients.belongs_to(ticket, task);
 }
 
 /// Whether there are no descriptors, or no memory for one.
@@ -131,16 +186,16 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// Answers queries until the client has sent its last one, breaks the framing, or the server is stopped.
+    /// Answers queries until the client has sent its last one, breaks the framing, or the server is stopped; what
+    /// is there of the next query then.
     /// Whoever is idle, sends a query octet by octet, or does not take replies is not seen here: it uses up
     /// its place's time.
-    async fn hold(&mut self) -> io::Result<()> {
+    async fn hold(&mut self, mut inbox: Inbox) -> io::Result<Option<Inbox>> {
         let mut random = Random::new();
-        let mut inbox = Inbox::default();
         loop {
             tokio::select! {
                 readable = self.stream.readable() => readable?,
-                _ = self.shared.stopped.wait_for(|&stopped| stopped) => return Ok(()),
+                _ = self.shared.stopped.wait_for(|&stopped| stopped) => return Ok(Some(inbox)),
             }
             let ended = match inbox.read(&self.stream) {
                 Ok(read) => read == 0,
@@ -157,8 +212,22 @@ impl Conversation {
             self.flush(&mut out).await?;
             inbox.tidy();
             if ended {
-                return if inbox.held.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+                return if inbox.held.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
             }
+        }
+    }
+
+    /// Gives the connection to whoever serves from now on; closes it when that is nobody.
+    fn leave(self, inbox: Inbox) {
+        let Some(heir) = self.shared.heir.get() else { return };
+        match self.stream.into_std() {
+            // An heir that is gone closes it.
+            Ok(stream) => drop(heir.send(Connection { stream, held: inbox.held })),
+            Err(error) => log::debug!("{}: DNS connection closed: {error}", self.ip),
         }
     }
 

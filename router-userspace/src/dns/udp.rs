@@ -3,14 +3,14 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use router_common::counter::Counter;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::limit::Action;
+use super::pulse::Heart;
 use super::random::Random;
 use super::ready::{Ready, Replied};
 use super::server::Shared;
@@ -27,17 +27,19 @@ const ERROR_PAUSE: Duration = Duration::from_millis(100);
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// How often a thread that is asked nothing looks around: for a new service, so that the old one's memory
 /// is free, and for the end, of which it is told by other means as well.
-const LOOK_AROUND: Duration = Duration::from_secs(1);
+pub(super) const LOOK_AROUND: Duration = Duration::from_secs(1);
 
-/// Answers queries on one socket until the server is stopped. `room` is the memory for replies that are
-/// ready, in octets.
-pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize) {
+/// Answers queries on one socket until the server is stopped; what was received is answered all the same, since
+/// nobody else will see it. `room` is the memory for replies that are ready, in octets.
+pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize, heart: &Heart) {
     let mut random = Random::new();
     let mut batch = Batch::new();
     let mut ready = Ready::new(shared.services.borrow_and_update().clone(), room);
     loop {
         let received = batch.receive(socket);
-        if shared.stopped.has_changed().unwrap_or(true) {
+        heart.beat();
+        let stopped = shared.stopped.has_changed().unwrap_or(true);
+        if stopped && !matches!(received, Ok(1..)) {
             return;
         }
         // The agent may be gone while the server is being stopped; the last service still holds.
@@ -76,37 +78,49 @@ pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize) {
             shared.counts.census().unsent();
             log::debug!("cannot send a DNS reply: {error}");
         });
+        if stopped {
+            return;
+        }
     }
 }
 
 /// Wakes the thread that waits for a socket's messages; it sees then that the server is stopped.
 pub(super) fn wake(socket: &UdpSocket) {
     // An unconnected socket is woken all the same, and says that it is not connected.
-    let _ = socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Read);
+    let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Read);
 }
 
-/// A socket on an address that shares it with its brothers, and on a wildcard address says which address a
-/// query was sent to.
-pub(super) fn bind(address: SocketAddr) -> io::Result<Arc<UdpSocket>> {
+/// A socket on an address that shares it with its brothers.
+pub(super) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    set_up(&SockRef::from(&socket), address)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Sets a socket up that will be bound to an address, or is. On a wildcard address it says which address a query was
+/// sent to.
+pub(super) fn set_up(socket: &SockRef<'_>, address: SocketAddr) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(LOOK_AROUND))?;
     // A smaller buffer serves as well, until there is a burst.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     let wildcard = address.ip().is_unspecified();
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
         if wildcard {
-            sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            sockopt::set(&**socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         }
-        sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        sockopt::set(&**socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     } else {
         if wildcard {
-            sockopt::set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            sockopt::set(&**socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         }
         // DF is set, and a forged "fragmentation needed" changes nothing (RFC 9715 §3.1).
-        sockopt::set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        sockopt::set(&**socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     }
-    socket.bind(&address.into())?;
-    Ok(Arc::new(socket.into()))
+    Ok(())
 }

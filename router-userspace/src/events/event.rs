@@ -4,11 +4,12 @@ use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::audit;
 
 /// What happened.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event {
     /// The agent answers.
@@ -108,8 +109,10 @@ pub enum Event {
         /// What it took.
         microseconds: u64,
     },
-    /// The XDP program is on an interface, or an interface has another hardware address.
+    /// The XDP program is on an interface, or an interface has another hardware address, or is gone.
     Interface {
+        /// Whether it is gone.
+        away: bool,
         /// Its name.
         name: String,
         /// Its index.
@@ -136,7 +139,7 @@ pub enum Event {
 }
 
 /// What became of an override.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OverrideChange {
     /// It is new.
@@ -148,7 +151,7 @@ pub enum OverrideChange {
 }
 
 /// What readers are told of the stream itself, between events.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Notice {
     /// The first line.
@@ -172,7 +175,7 @@ pub enum Notice {
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident),+ $(,)?) => {
         /// The kinds of events, by the names that they have in JSON.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum, ToSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum Kind {
             $($(#[$doc])* $variant),+
@@ -327,7 +330,8 @@ impl fmt::Display for Event {
                 }
                 write!(f, ", {microseconds} µs")
             }
-            Self::Interface { name, index, mode, mac } => {
+            Self::Interface { name, away: true, .. } => write!(f, "{name} is gone"),
+            Self::Interface { name, index, mode, mac, .. } => {
                 write!(f, "{name} (index {index}, {mac}): XDP {mode}")
             }
             Self::Lease { late_ms } => write!(f, "renewed {late_ms} ms late, the agent was held up"),
@@ -368,7 +372,13 @@ mod tests {
             Event::Reload { ok: false, generation: 3, milliseconds: 0, why: Some(name()) },
             Event::Data { ok: true, what: String::from("latency table"), rows: Some(3), why: None },
             Event::Written { generation: 3, half: 1, operations: Some(2), microseconds: 40 },
-            Event::Interface { name: name(), index: 2, mode: String::from("native"), mac: name() },
+            Event::Interface {
+                away: false,
+                name: name(),
+                index: 2,
+                mode: String::from("native"),
+                mac: name(),
+            },
             Event::Lease { late_ms: 2500 },
             Event::Notify { sent: 2, answered: 1, failed: 0 },
         ]

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use router_common::abi::ABI_VERSION;
 
 use super::process::Process;
-use crate::control::{EndpointReport, ProbesReport, StatusReport, counts_beside};
+use crate::control::{EndpointReport, ListenerReport, ProbesReport, StatusReport, counts_beside};
 
 /// See the module.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ impl Collector for Exposition {
         endpoints(report, &mut page)?;
         probes(&report.probes, &mut page)?;
         fast_path(report, &mut page)?;
+        api(&report.api, &mut page)?;
         process(&self.process, &mut page)
     }
 }
@@ -348,6 +349,14 @@ fn fast_path(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
             .iter()
             .map(|interface| ([("interface", &*interface.name), ("mode", &*interface.mode)], 1.0)),
     )?;
+    page.gauges(
+        "xroute_interface_attached",
+        "Whether the XDP program is on the interface; not when that is gone",
+        report.interfaces.iter().map(|interface| {
+            let attached = f64::from(u8::from(!interface.away));
+            ([("interface", &*interface.name), ("mode", &*interface.mode)], attached)
+        }),
+    )?;
     let Some(fast_path) = &report.fast_path else { return Ok(()) };
     page.gauge("xroute_active_half", "The half of the tables that answers", Some(f64::from(fast_path.half)))?;
     page.gauge(
@@ -375,6 +384,33 @@ fn fast_path(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
         "xroute_map_memory_bytes",
         "Kernel memory of each BPF map, both halves; tries of locations aside",
         fast_path.maps.iter().map(|map| ([("map", &*map.name)], map.octets as f64)),
+    )
+}
+
+/// What the listeners of the API count.
+fn api(listeners: &[ListenerReport], page: &mut Page<'_, '_>) -> fmt::Result {
+    let of = |what: fn(&ListenerReport) -> u64| {
+        listeners.iter().map(move |listener| ([("listener", &*listener.listener)], what(listener)))
+    };
+    page.gauges(
+        "xroute_api_connections",
+        "Open connections of the API",
+        listeners.iter().map(|listener| ([("listener", &*listener.listener)], listener.connections as f64)),
+    )?;
+    page.counters("xroute_api_accepted", "Connections that the API took", of(|listener| listener.accepted))?;
+    page.counters(
+        "xroute_api_requests",
+        "Requests that the API answered, refused ones included",
+        of(|listener| listener.requests),
+    )?;
+    page.counters(
+        "xroute_api_refused",
+        "What the API refused or broke off, by reason",
+        listeners.iter().flat_map(|listener| {
+            listener.refused.iter().map(move |(reason, count)| {
+                ([("listener", &*listener.listener), ("reason", reason.as_str())], *count)
+            })
+        }),
     )
 }
 

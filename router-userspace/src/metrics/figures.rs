@@ -5,6 +5,7 @@ use std::time::Duration;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// One label that a distribution is kept by.
 pub type Label = [(&'static str, &'static str); 1];
@@ -113,7 +114,7 @@ pub fn probe_durations() -> Distributions {
 }
 
 /// The failover clock in a status report.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FailoverReport {
     /// Changes of tables that verdicts of probes made, since the agent started.
     pub changes: u64,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::control::{
-    EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport, MapReport,
-    OverrideReport, ProbesReport, ProfileReport, ReloadCounts,
+    EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport, ListenerReport,
+    MapReport, OverrideReport, ProbesReport, ProfileReport, ReloadCounts,
 };
 use crate::dns::{Counts, ServerReport};
 use crate::events::Stream;
@@ -41,6 +41,14 @@ fn full() -> StatusReport {
             name: String::from("eth0"),
             mode: String::from("native"),
             why_not_native: None,
+            away: false,
+        }],
+        api: vec![ListenerReport {
+            listener: String::from("http"),
+            connections: 2,
+            requests: 6,
+            refused: BTreeMap::from([(String::from("idle"), 4)]),
+            ..ListenerReport::default()
         }],
         fast_path: Some(FastPathReport {
             half: 1,
@@ -143,6 +151,10 @@ fn everything_is_labelled() {
         r#"xroute_reloads_total{what="data",result="ok"} 3"#,
         r#"xroute_data_file_age_seconds{path="latency.csv"} 9.0"#,
         r#"xroute_data_file_broken{path="latency.csv"} 1.0"#,
+        r#"xroute_api_connections{listener="http"} 2.0"#,
+        r#"xroute_api_requests_total{listener="http"} 6"#,
+        r#"xroute_api_refused_total{listener="http",reason="idle"} 4"#,
+        r#"xroute_interface_attached{interface="eth0",mode="native"} 1.0"#,
         "# TYPE process_cpu_seconds counter",
         "# EOF",
     ] {

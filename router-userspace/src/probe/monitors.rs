@@ -77,6 +77,17 @@ pub struct Percentiles {
     pub p99: Duration,
 }
 
+/// Probed endpoints by state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Healthy.
+    pub up: usize,
+    /// Unhealthy.
+    pub down: usize,
+    /// Without a sample.
+    pub checking: usize,
+}
+
 #[derive(Default)]
 struct Watched {
     /// Oldest first, at most [`Strip::CAPACITY`]; raw, so that whoever joins later can judge them too.
@@ -242,6 +253,19 @@ impl Monitors {
         let mut ids: Vec<EndpointId> = self.places.keys().copied().collect();
         ids.sort();
         ids.into_iter().filter_map(|id| self.endpoint(id)).collect()
+    }
+
+    /// How many probed endpoints are in which state.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for subscriber in self.watched.values().flat_map(|watched| &watched.subscribers) {
+            match subscriber.window.record().health {
+                Health::Checking => tally.checking += 1,
+                Health::Healthy => tally.up += 1,
+                Health::Unhealthy => tally.down += 1,
+            }
+        }
+        tally
     }
 
     /// What is worth keeping of every probed endpoint, in the order of the model.

@@ -316,3 +316,60 @@ fn netns_pins_go_where_a_bpffs_is_or_to_one_of_our_own() {
         assert_eq!(shown(&namespace, "lo"), "");
     });
 }
+
+/// A second agent takes the first one's pins over and ends early, however far it came; the first takes everything back.
+#[test]
+fn netns_what_another_agent_took_over_is_taken_back() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    pair.server.run(|| {
+        let mut options = options(&interfaces, root.path());
+        let (mut first, _) = Datapath::open(&options, &tables(FIRST)).expect("it opens");
+        let answered = |id| pair.client.run(|| ask(&client(), id));
+        let lend = |first: &Datapath| first.lend().expect("a descriptor").expect("it is pinned");
+
+        // It goes on with the same maps.
+        let (second, start) =
+            Datapath::inherit(&options, &tables(SECOND), lend(&first)).expect("it takes over");
+        assert_eq!((start, answered(1)), (Start::Adopted, Some(SECOND)));
+        drop(second);
+        first.reclaim(&tables(FIRST)).expect("taken back");
+        assert_eq!(answered(2), Some(FIRST));
+
+        // It makes others, and removes those of the first.
+        let large = grown(SECOND, &first.capacity());
+        let (second, start) = Datapath::inherit(&options, &large, lend(&first)).expect("it takes over");
+        assert!(matches!(start, Start::Replaced(_)), "{start:?}");
+        assert_eq!(answered(3), Some(SECOND));
+        drop(second);
+        first.reclaim(&tables(FIRST)).expect("taken back");
+        assert_eq!((answered(4), sets(root.path()).len()), (Some(FIRST), 1));
+
+        // It attaches in another mode, and to another interface.
+        let both = [Pair::SERVER.to_owned(), "lo".to_owned()];
+        options.mode = XdpMode::Generic;
+        options.interfaces = &both;
+        let (second, _) = Datapath::inherit(&options, &tables(SECOND), lend(&first)).expect("it takes over");
+        assert_ne!(shown(&pair.server, "lo"), "");
+        drop(second);
+        first.reclaim(&tables(THIRD)).expect("taken back");
+        assert_eq!((answered(5), first.interfaces()[0].mode), (Some(THIRD), Mode::Native));
+        assert_eq!(shown(&pair.server, "lo"), "");
+
+        // It is refused, and nothing has changed.
+        let nowhere = ["nowhere0".to_owned()];
+        options.interfaces = &nowhere;
+        Datapath::inherit(&options, &tables(SECOND), lend(&first)).map(drop).expect_err("no such interface");
+        assert_eq!(answered(6), Some(THIRD));
+        first.install(&tables(FIRST)).expect("it works as ever");
+        assert_eq!(answered(7), Some(FIRST));
+        options.interfaces = &interfaces;
+        Datapath::open(&options, &tables(SECOND)).map(drop).expect_err("the lock was kept");
+        first.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+    });
+}

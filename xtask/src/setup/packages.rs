@@ -53,6 +53,11 @@ pub const PROGRAMS: &[Program] = &[
     program("zonemaster-cli", "zonemaster-cli", false),
     program("python3", "python3", false),
     module("dns.message", "python3-dnspython"),
+    module("jsonschema", "python3-jsonschema"),
+    program("man", "man-db", false), // looks at the manual pages
+    program("zsh", "zsh", false),    // and it at the completions
+    program("setpriv", "util-linux", false),
+    program("curl", "curl", false),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
     program("promtool", "prometheus", false), // of it only this; the service is not started

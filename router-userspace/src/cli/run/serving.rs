@@ -11,14 +11,16 @@ use tokio::sync::watch;
 
 use super::failover::Received;
 use super::feeds::Feeds;
+use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
 use super::telling::Telling;
+use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{OverridesReport, ReloadReport, Request};
+use crate::control::{Door, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::events;
@@ -38,9 +40,17 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
+    pub(super) manager: Manager,
+    pub(super) program: Program,
+    /// Whether the file of the control socket stays when the agent ends.
+    pub(super) control_stays: bool,
+    /// An upgrade that is under way.
+    pub(super) upgrade: Option<Upgrade>,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
     pub(super) telling: Telling,
+    /// Listeners of the API.
+    pub(super) doors: Vec<Arc<Door>>,
     pub(super) started: Instant,
     /// When the serving generation came into service, since the epoch.
     pub(super) loaded_at: Duration,
@@ -106,6 +116,16 @@ impl Serving {
 
     /// Somebody asks.
     pub(super) fn answer(&mut self, request: Request) {
+        match request {
+            Request::Reload(who, reply) => self.reload(who, Some(reply)),
+            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Upgrade(who, reply) => self.upgrade(who, reply),
+            request => self.tell(request),
+        }
+    }
+
+    /// Somebody wants to know something. Requests for changes are not answered here.
+    pub(super) fn tell(&self, request: Request) {
         // Whoever asked may be gone, which is no matter.
         match request {
             Request::Status(reply) => drop(reply.send(status::report(self))),
@@ -115,12 +135,11 @@ impl Serving {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
             Request::Service(reply) => drop(reply.send(Arc::new(self.agent.service()))),
-            Request::Reload(who, reply) => self.reload(who, Some(reply)),
             Request::Overrides(reply) => {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
-            Request::Change(who, change, reply) => self.change(who, change, reply),
+            Request::Reload(..) | Request::Change(..) | Request::Upgrade(..) => {}
         }
     }
 

@@ -111,6 +111,11 @@ impl Keeper {
 
     /// Writes for the last time.
     pub(super) async fn end(mut self, kept: Vec<Kept>) {
+        self.flush(kept).await;
+    }
+
+    /// Writes now, and returns when it is written, or could not be.
+    pub(super) async fn flush(&mut self, kept: Vec<Kept>) {
         self.written().await;
         self.write(kept);
         self.written().await;

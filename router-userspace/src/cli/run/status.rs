@@ -59,6 +59,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         failover: serving.telling.clock.report,
         events: serving.telling.stream.report(),
         probes: probes(&engine.stats()),
+        api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {
             engine.next_probe(target).map(|next| match next {
@@ -113,6 +114,7 @@ fn interface(attached: &Attached) -> InterfaceReport {
         name: attached.name.clone(),
         mode: attached.mode.to_string(),
         why_not_native: attached.why_not_native.clone(),
+        away: attached.away,
     }
 }
 

@@ -107,6 +107,7 @@ impl Telling {
             if !self.interfaces.contains(interface) {
                 let mac: Vec<String> = interface.mac.iter().map(|octet| format!("{octet:02x}")).collect();
                 self.tell(Event::Interface {
+                    away: interface.away,
                     name: interface.name.clone(),
                     index: interface.index,
                     mode: interface.mode.to_string(),

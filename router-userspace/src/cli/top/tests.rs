@@ -30,6 +30,7 @@ fn report(counters: &[(&str, u64)]) -> StatusReport {
             name: "eth0".into(),
             mode: "native".into(),
             why_not_native: None,
+            away: false,
         }],
         fast_path: Some(FastPathReport {
             lease: LeaseReport { left_ms: 14_200, late_renewals: 0 },

@@ -117,7 +117,7 @@ impl View {
                     Some((name.clone(), rate(before, now)?))
                 })
                 .collect();
-            let ([fast_before, server_before], [fast, server]) = (before.answered(), report.answered());
+            let ((fast_before, server_before), (fast, server)) = (before.answered(), report.answered());
             let rates = [rate(fast_before, fast), rate(server_before, server)];
             self.history.push_back(rates.map(|rate| rate.unwrap_or(0.0)));
             if self.history.len() > HISTORY {

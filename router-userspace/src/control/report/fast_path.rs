@@ -3,9 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The fast path.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FastPathReport {
     /// The half of the tables that answers: 0 or 1.
     pub half: u8,
@@ -18,7 +19,7 @@ pub struct FastPathReport {
 }
 
 /// The lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LeaseReport {
     /// Milliseconds that it still holds.
     pub left_ms: u64,
@@ -27,7 +28,7 @@ pub struct LeaseReport {
 }
 
 /// How full a table is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FillReport {
     /// Its name.
     pub table: String,
@@ -38,7 +39,7 @@ pub struct FillReport {
 }
 
 /// What a map takes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MapReport {
     /// Its name.
     pub name: String,

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ago;
 
 /// One profile.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProfileReport {
     /// Its name.
     pub name: String,
@@ -24,7 +25,7 @@ pub struct ProfileReport {
 }
 
 /// One endpoint.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EndpointReport {
     /// Its name.
     pub name: String,
@@ -65,7 +66,7 @@ pub struct EndpointReport {
 }
 
 /// Figures of the probes, since the agent started where they are counts.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProbesReport {
     /// What is probed, each counted once.
     pub targets: usize,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 use super::super::Counts;
+use super::super::pulse::Heart;
 use super::super::server::Shared;
 use crate::settings::Tcp;
 
@@ -147,8 +148,9 @@ impl Clients {
 }
 
 /// Closes idle connections until the server is stopped.
-pub async fn reap(clients: Arc<Clients>, mut shared: Shared) {
+pub async fn reap(clients: Arc<Clients>, mut shared: Shared, heart: Heart) {
     loop {
+        heart.beat();
         let limits = shared.services.borrow().settings.tcp;
         let pause = clients.close_idle(&limits, Instant::now());
         tokio::select! {
