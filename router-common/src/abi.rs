@@ -9,7 +9,7 @@
 //! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
 
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Name of the XDP program in the BPF object.
 pub const PROGRAM: &str = "xroute";
@@ -34,12 +34,22 @@ pub mod map {
     pub const LOCATIONS_IPV4: &str = "LOCATIONS_IPV4";
     /// Array of two LPM tries (one per half), IPv6 address to [`super::LocationEntry`].
     pub const LOCATIONS_IPV6: &str = "LOCATIONS_IPV6";
+    /// Array of one [`super::Locals`]. Mmapable; belongs to the machine, not to a generation.
+    pub const LOCALS: &str = "LOCALS";
     /// Per-CPU array of `u64`, indexed by [`crate::counter::Counter`].
     pub const COUNTERS: &str = "COUNTERS";
     /// Per-CPU scratch space of the program.
     pub const SCRATCH: &str = "SCRATCH";
     /// Per-CPU copy of the query whose labels are stripped on the way to a wildcard.
     pub const STRIPPED: &str = "STRIPPED";
+    /// Array of [`crate::trace::RULES`] [`crate::trace::Rule`]. Mmapable.
+    pub const TRACE_RULES: &str = "TRACE_RULES";
+    /// Per-CPU array of [`crate::trace::State`], one for each rule.
+    pub const TRACE_STATE: &str = "TRACE_STATE";
+    /// Per-CPU space in which a [`crate::trace::Record`] is put together.
+    pub const TRACE_RECORD: &str = "TRACE_RECORD";
+    /// Ring buffer of [`crate::trace::Record`], each as long as its frames.
+    pub const TRACE_RING: &str = "TRACE_RING";
 }
 
 /// Halves of every table.
@@ -50,6 +60,8 @@ pub const MAX_ADDRESSES: usize = 16;
 pub const MAX_VLANS: usize = 16;
 /// Interfaces that share one set of maps.
 pub const MAX_INTERFACES: usize = 8;
+/// Addresses that [`Locals`] holds at most.
+pub const MAX_LOCALS: usize = 64;
 /// Octets of a longest name in wire form (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
 /// Words of 8 octets that hold a longest name.
@@ -85,6 +97,8 @@ impl Control {
     pub const READY: u32 = 1;
     /// When the lease has lapsed: pass instead of serve.
     pub const STALE_PASS: u32 = 2;
+    /// Somebody reads samples ([`crate::trace`]).
+    pub const TRACE: u32 = 4;
 
     /// Packs the active half (0 or 1), flags (24 bits) and the deadline.
     pub const fn new(half: u8, flags: u32, deadline: u32) -> Self {
@@ -118,6 +132,42 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Zero.
     pub pad: [u8; 2],
+}
+
+/// IPv4 addresses that nobody else can have as a source (RFC 1122 §3.2.1.3): the machine's own, and the
+/// broadcast addresses of its networks. A packet from one passes, so that the kernel decides.
+///
+/// Changed in place while the program reads it: at any moment each address is there or is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Locals {
+    /// The [`Locals::bit`] of every address: few sources are looked for in the list.
+    pub filter: u64,
+    /// Places used in `addresses`.
+    pub count: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Addresses, network order; 0.0.0.0 is a free place.
+    pub addresses: [[u8; 4]; MAX_LOCALS],
+}
+
+impl Locals {
+    /// None.
+    pub const EMPTY: Self = Self { filter: 0, count: 0, pad: 0, addresses: [[0; 4]; MAX_LOCALS] };
+
+    /// The bit of an address, which is a number in host order: broadcast addresses are alike in their last
+    /// octet, so that one bit holds most of them.
+    #[inline(always)]
+    pub const fn bit(address: u32) -> u64 {
+        1 << (address & 63)
+    }
+
+    /// [`Locals::addresses`] as words in memory order.
+    #[inline(always)]
+    pub const fn words(&self) -> &[u32; MAX_LOCALS] {
+        // SAFETY: same size, every bit pattern is valid, and the field is aligned to 4 (asserted below).
+        unsafe { &*(&raw const self.addresses).cast() }
+    }
 }
 
 /// What is fixed for one generation: bases of its half, hash key, and where we answer.
@@ -417,4 +467,6 @@ const _: () = {
     assert!(core::mem::offset_of!(Generation, ipv6) % 8 == 0);
     assert!(core::mem::offset_of!(Generation, interfaces) == 408);
     assert!(size_of::<Generation>().is_multiple_of(8));
+    assert!(size_of::<Locals>() == 16 + 4 * MAX_LOCALS);
+    assert!(core::mem::offset_of!(Locals, addresses) % 4 == 0);
 };

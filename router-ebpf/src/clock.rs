@@ -14,6 +14,12 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// The time when it was asked for last, in the deadline's unit: at the last query that was read whole.
+    #[inline(always)]
+    pub const fn tick(&self) -> u32 {
+        self.tick
+    }
+
     /// Whether the agent's lease has lapsed.
     #[inline(always)]
     pub fn is_stale(&mut self, control: Control) -> bool {

@@ -23,6 +23,7 @@ mod draft;
 mod report;
 mod state;
 
+pub(crate) use draft::fixed;
 pub use draft::{Basis, Draft, Ground, Refused};
 
 /// Everything that can happen to the agent.
@@ -111,6 +112,11 @@ impl Agent {
     /// The configuration without overrides.
     pub fn base(&self) -> &Model {
         &self.base
+    }
+
+    /// Gives the tables another serial number; to be called before they are anywhere.
+    pub fn begin_at(&mut self, serial: u64) {
+        self.compiled.tables.generation.serial = serial;
     }
 
     /// The settings it runs with.

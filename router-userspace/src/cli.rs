@@ -14,16 +14,19 @@ mod change;
 mod check;
 mod client;
 mod complete;
+mod doctor;
 pub mod exit;
 mod explain;
 mod man;
 mod map;
+mod plan;
 mod probe;
 mod reload;
 mod run;
 mod status;
 mod stream;
 mod top;
+mod trace;
 mod upgrade;
 mod watch;
 
@@ -50,6 +53,14 @@ enum Command {
     Explain(explain::Explain),
     /// Load the configuration anew; done when the fast path answers from it.
     Reload(reload::Reload),
+    /// Say what another configuration would change: names, endpoints, and which clients' answers.
+    Plan(plan::Plan),
+    /// Put a configuration into service, unless the limits forbid it; done when the fast path answers from it.
+    Apply(plan::Apply),
+    /// List the configurations that served last, and are kept.
+    Generations(plan::Generations),
+    /// Return to one of them; done when the fast path answers from it.
+    Rollback(plan::Rollback),
     /// Say what is known of a client's address, and what profiles make of it.
     Map(map::Map),
     /// Probe an endpoint now, and print exactly what is sent and got.
@@ -60,6 +71,8 @@ enum Command {
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Look at this machine: what keeps xroute from answering, or from answering fast, and what to do.
+    Doctor(doctor::Doctor),
     /// Start the agent's program anew (another version of it, say) and hand everything over; no query is lost.
     Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
@@ -68,6 +81,8 @@ enum Command {
     Top(top::Top),
     /// Print events as they happen: verdicts, statuses, changes, reloads, tables.
     Watch(watch::Watch),
+    /// Print queries as they are answered: who asked what, and what they got.
+    Trace(trace::Trace),
     /// Print completions for a shell.
     Completions(complete::Completions),
     /// Write manual pages, one for each command.
@@ -120,8 +135,13 @@ pub fn main() -> ExitCode {
         Command::Check(check) => return ended(check.execute(), json),
         Command::Explain(explain) => explain.execute(),
         Command::Reload(reload) => reload.execute(),
+        Command::Plan(plan) => return ended(plan.execute(), json),
+        Command::Apply(apply) => apply.execute(),
+        Command::Generations(generations) => generations.execute(),
+        Command::Rollback(rollback) => rollback.execute(),
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => return ended(probe.execute(), json),
+        Command::Doctor(doctor) => return ended(doctor.execute(), json),
         Command::Endpoint(endpoint) => endpoint.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
@@ -129,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Status(status) => status.execute(),
         Command::Top(top) => top.execute(),
         Command::Watch(watch) => watch.execute(),
+        Command::Trace(trace) => trace.execute(),
         Command::Completions(completions) => completions.execute(),
         Command::Man(man) => man.execute(),
     };

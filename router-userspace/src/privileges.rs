@@ -58,6 +58,15 @@ pub fn keep_only(needed: &[Capability]) -> Result<()> {
     Ok(())
 }
 
+/// Whether this process may do all of it.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn has(needed: &[Capability]) -> Result<bool> {
+    let held = caps::read(None, CapSet::Permitted).context("cannot read the capabilities")?;
+    Ok(needed.iter().all(|needed| held.contains(needed)))
+}
+
 /// Makes a program that this thread executes begin with the capabilities that the thread has.
 ///
 /// # Errors

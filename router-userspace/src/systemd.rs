@@ -16,6 +16,9 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 /// First descriptor that is passed (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
 
+/// How long a service manager that is busy is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The way to the service manager.
 #[derive(Default)]
 pub struct Notify {
@@ -45,6 +48,7 @@ impl Notify {
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
         Ok(Self { socket: Some(socket) })
     }
 
@@ -55,35 +59,37 @@ impl Notify {
 
     /// Tells lines such as `READY=1`.
     pub fn tell(&self, lines: &str) {
-        self.send(lines, None);
+        self.send(lines, None, MsgFlags::empty());
+    }
+
+    /// Tells what is told again anyway, when there is room for it.
+    pub fn mention(&self, lines: &str) {
+        self.send(lines, None, MsgFlags::MSG_DONTWAIT);
     }
 
     /// Gives a descriptor to be kept over a restart; an equal one under another name is kept twice.
     pub fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) {
         // Nobody polls it: an error on a socket is no reason to forget it.
-        self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(descriptor));
+        self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(descriptor), MsgFlags::empty());
     }
 
     /// What was kept under a name is not wanted any more.
     pub fn forget(&self, name: &str) {
-        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None, MsgFlags::empty());
     }
 
-    fn send(&self, lines: &str, descriptor: Option<BorrowedFd<'_>>) {
+    fn send(&self, lines: &str, descriptor: Option<BorrowedFd<'_>>, flags: MsgFlags) {
         let Some(socket) = &self.socket else { return };
         let descriptors: Vec<RawFd> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&descriptors)];
         let control = if descriptors.is_empty() { &[][..] } else { &rights[..] };
         let parts = [IoSlice::new(lines.as_bytes())];
-        let sent = sendmsg::<()>(
-            socket.as_fd().as_raw_fd(),
-            &parts,
-            control,
-            MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
-            None,
-        );
-        if let Err(error) = sent {
-            log::warn!("the service manager was not told {lines:?}: {error}");
+        let sent =
+            sendmsg::<()>(socket.as_fd().as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL | flags, None);
+        match sent {
+            Err(nix::Error::EAGAIN) if flags.contains(MsgFlags::MSG_DONTWAIT) => {}
+            Err(error) => log::warn!("the service manager was not told {lines:?}: {error}"),
+            Ok(_) => {}
         }
     }
 }

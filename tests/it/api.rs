@@ -178,6 +178,11 @@ fn netns_replies_are_as_the_document_says() {
         ("POST", "/v1/overrides/clear", json!({"targets": ["*"]}).to_string(), 200),
         ("POST", "/v1/overrides/clear", json!({"targets": ["*"]}).to_string(), 422),
         ("POST", "/v1/reload", String::from("null"), 200),
+        ("POST", "/v1/plan", String::from("{}"), 200),
+        ("POST", "/v1/plan", json!({"file": "/x", "generation": 1}).to_string(), 422),
+        ("POST", "/v1/apply", json!({"reason": "a test"}).to_string(), 200),
+        ("POST", "/v1/rollback", String::from("{}"), 422),
+        ("GET", "/v1/generations", String::new(), 200),
         ("GET", "/v1/explain?name=a..b&client=::1", String::new(), 400),
         ("GET", "/v1/map", String::new(), 400),
         ("GET", "/v2/status", String::new(), 404),
@@ -218,7 +223,7 @@ fn netns_replies_are_as_the_document_says() {
     let output = python.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("17 kinds of replies checked, 0 mistakes"), "{said}");
+    assert!(said.contains("22 kinds of replies checked, 0 mistakes"), "{said}");
     setting.agent.terminate();
 }
 

@@ -9,3 +9,4 @@ mod measure;
 mod picks;
 mod refused;
 mod sizes;
+mod trace;

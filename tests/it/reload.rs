@@ -16,6 +16,7 @@ use router_tests::packet::Query;
 use serde_json::Value;
 
 mod overrides;
+mod plans;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 

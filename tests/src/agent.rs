@@ -91,9 +91,7 @@ impl Agent {
     /// # Panics
     /// When the old agent does not end well.
     pub fn upgrade(&mut self, namespace: &Namespace) -> Result<Value, String> {
-        // What the old agent leaves is ours to wait for.
-        // SAFETY: an option of this process, without pointers.
-        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        adopt_orphans();
         let output =
             self.command(namespace, &["upgrade", "--format", "json"]).output().expect("xroute starts");
         if !output.status.success() {
@@ -111,10 +109,7 @@ impl Agent {
         let Some(pid) = self.heir.take() else {
             return self.child.wait().is_ok_and(|status| status.success());
         };
-        let mut status = 0;
-        // SAFETY: waits for a process that the old agent has left to this one; `status` outlives the call.
-        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        wait_for_orphan(pid)
     }
 
     fn has_ended(&mut self) -> bool {
@@ -179,6 +174,11 @@ impl Agent {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// Waits until it has ended by itself.
+    pub fn end_of_child(mut self) {
+        self.end();
+    }
+
     /// SIGKILL.
     pub fn kill(mut self) {
         self.signal(libc::SIGKILL);
@@ -216,6 +216,20 @@ impl Drop for Agent {
             self.end();
         }
     }
+}
+
+/// What children of this process leave behind is ours to wait for.
+pub fn adopt_orphans() {
+    // SAFETY: an option of this process, without pointers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// Waits for the end of a process that one of our children has left; whether it was a good one.
+pub fn wait_for_orphan(pid: i32) -> bool {
+    let mut status = 0;
+    // SAFETY: waits for a child, as which this process has adopted it; `status` outlives the call.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
 /// Asks again and again until `check` holds.

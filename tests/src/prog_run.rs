@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -12,9 +13,13 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{ArrayOfMaps, Map, MapData};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
-use router_common::abi::{self, Answer, Cell, Control, Generation, Line, LocationEntry, Owner, map};
+use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Locals, LocationEntry, Owner, map};
 use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
+
+mod copies;
+
+pub use copies::{Copied, rule};
 
 /// XDP actions, as the kernel numbers them.
 pub mod action {
@@ -65,6 +70,7 @@ pub struct ProgRun {
     answers: Table<u64>,
     cells: Table<Cell>,
     lines: Table<Line>,
+    locals: Table<Locals>,
 }
 
 /// What a run made of a packet.
@@ -115,6 +121,7 @@ impl ProgRun {
             answers: Table::of(&ebpf, map::ANSWERS, half as usize * 2)?,
             cells: Table::of(&ebpf, map::CELLS, half as usize * 2)?,
             lines: Table::of(&ebpf, map::LINES, half as usize * 2)?,
+            locals: Table::of(&ebpf, map::LOCALS, 1)?,
             cpus: aya::util::nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
             ebpf,
             half,
@@ -163,6 +170,16 @@ impl ProgRun {
             self.ebpf.map_mut(name).with_context(|| format!("no {name}"))?.try_into()?;
         outer.set(half.into(), &trie, 0)?;
         Ok(())
+    }
+
+    /// Sets the machine's own addresses and broadcast addresses, at most [`abi::MAX_LOCALS`].
+    pub fn set_locals(&mut self, addresses: &[Ipv4Addr]) {
+        let mut locals = Locals { count: addresses.len() as u32, ..Locals::EMPTY };
+        for (place, address) in locals.addresses.iter_mut().zip(addresses) {
+            *place = address.octets();
+            locals.filter |= Locals::bit(u32::from(*address));
+        }
+        self.locals.store(0, locals);
     }
 
     /// Sets the control word.

@@ -13,6 +13,10 @@ use super::exit::{Exit, Failure};
 use crate::control::{ErrorReport, Kind};
 use crate::{config, settings};
 
+mod lines;
+
+pub use lines::End;
+
 /// How long the agent may take to say what it knows.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long it may take to load a configuration: a large geo database takes a while on a small machine.

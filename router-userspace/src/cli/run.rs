@@ -14,20 +14,20 @@ use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
 use crate::audit::Who;
 use crate::clock::unix_now;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::datapath::{self, Datapath, Options, Start};
 use crate::events::Event;
-use crate::feed::Stamped;
 use crate::handing::Taken;
 use crate::probe::{Engine, Limits, Observed, targets_of};
-use crate::reload::LoadedFeed;
+use crate::reload::{LoadedFeed, Wanted};
 use crate::systemd::{self, Notify};
-use crate::{control, dns, privileges, reload, settings};
+use crate::{control, dns, privileges, settings};
 
 mod changes;
 mod descriptors;
 mod failover;
 mod feeds;
+mod keeping;
 mod liveness;
 mod reloads;
 mod serving;
@@ -35,16 +35,19 @@ mod sockets;
 mod state;
 mod status;
 mod take_over;
+mod tap;
 mod telling;
 mod upgrade;
 
 use feeds::Feeds;
+use keeping::Keeping;
 use liveness::Manager;
 use reloads::Reloads;
 use serving::{Serving, room};
 use sockets::{Given, Sockets};
 use state::Keeper;
 use take_over::Predecessor;
+use tap::Tap;
 use telling::Telling;
 use upgrade::{Ended, Program, Upgrade};
 
@@ -64,6 +67,7 @@ struct Begun {
     program: Program,
     config: Config,
     loaded: Vec<LoadedFeed>,
+    from: keeping::From,
     sockets: Sockets,
     notify: Notify,
 }
@@ -105,12 +109,18 @@ impl Run {
         given: Vec<systemd::Given>,
         before: Option<&mut Predecessor>,
     ) -> anyhow::Result<Begun> {
-        let (config, loaded) = self.load()?;
+        let keeping::Start { config, loaded, from } = keeping::start(&self.config)?;
         for warning in &config.warnings {
             log::warn!("{warning}");
         }
         let settings = &config.server;
         let notify = Notify::from_environment();
+        if before.is_some() && !settings.interfaces.is_empty() && !privileges::has(&privileges::FAST_PATH)? {
+            bail!(
+                "[server] has interfaces now, and the agent that runs has none and has given up the capabilities for \
+                 them: restart it"
+            );
+        }
         let given = match before {
             Some(before) => before.take()?,
             None => Given::of_service_manager(given)?,
@@ -129,7 +139,7 @@ impl Run {
                 self.config.display()
             );
         }
-        Ok(Begun { program, config, loaded, sockets, notify })
+        Ok(Begun { program, config, loaded, from, sockets, notify })
     }
 
     fn go_on(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
@@ -143,32 +153,17 @@ impl Run {
         self.pin_dir.clone().unwrap_or_else(datapath::default_directory)
     }
 
-    fn load(&self) -> anyhow::Result<(Config, Vec<LoadedFeed>)> {
-        let files = Stamped::default();
-        let at = unix_now();
-        match config::load_from(&self.config, &files) {
-            Ok(config) if config.server.listen.is_empty() => bail!(
-                "{}: nothing to listen on: [server] needs listen = [\"192.0.2.53:53\"]",
-                self.config.display()
-            ),
-            Ok(config) => {
-                let loaded = reload::loaded(&config, &files, at);
-                Ok((config, loaded))
-            }
-            Err(errors) => bail!("{} is not valid\n{errors}", self.config.display()),
-        }
-    }
-
     async fn run(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
-        let Begun { program, config, loaded, mut sockets, notify } = begun;
+        let Begun { program, config, loaded, from, mut sockets, notify } = begun;
         let started = Instant::now();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut agent = state::resume(config)?;
+        let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
         let to_keep = sockets.to_keep()?;
-        let api_listeners = sockets.doors()?;
+        let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
@@ -185,6 +180,10 @@ impl Run {
             let datapath = self.attach(&settings, &mut agent, None)?;
             (server, datapath)
         };
+        let mut tap = Tap::new(Arc::clone(counts.readers()));
+        if before.is_none() {
+            tap.begin(datapath.as_ref(), settings.dnstap.as_ref());
+        }
 
         let (requests_in, mut requests) = mpsc::channel(64);
         let groups =
@@ -231,6 +230,10 @@ impl Run {
                 drop(gone_in);
             }
         }
+        // Not before: until then the old agent may have to go on with what is kept.
+        let serial =
+            datapath.as_ref().map_or(agent.compiled().tables.generation.serial, Datapath::active_generation);
+        let keeping = Keeping::new(store, &agent, from, serial);
         let mut serving = Serving {
             config: self.config.clone(),
             agent,
@@ -241,10 +244,12 @@ impl Run {
             feeds,
             reloads: Reloads::default(),
             keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeping,
             manager,
             program,
             control_stays,
             upgrade: None,
+            tap,
             ends_again: None,
             telling,
             doors,
@@ -261,7 +266,7 @@ impl Run {
             tokio::select! {
                 _ = terminate.recv() => break None,
                 _ = interrupt.recv() => break None,
-                _ = hangup.recv() => serving.reload(Who::agent(), None),
+                _ = hangup.recv() => serving.load(Wanted::own(), Who::agent(), None),
                 _ = renewal.tick() => serving.keep_up()?,
                 _ = ends.tick() => serving.end_overrides(),
                 _ = looks.tick() => {
@@ -273,6 +278,7 @@ impl Run {
                     if let Some(to_keep) = to_keep.take() {
                         to_keep.tell(&serving.manager.notify);
                     }
+                    serving.begin_tap();
                 }
                 count = observed.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
@@ -290,8 +296,8 @@ impl Run {
                 () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
                 message = Upgrade::hear(&mut serving.upgrade) => {
                     let descriptors = || {
-                        let listeners = api_listeners.iter().map(OwnedFd::try_clone);
-                        server.descriptors()?.into_iter().map(Ok).chain(listeners).collect()
+                        let of_api = api_sockets.iter().map(OwnedFd::try_clone);
+                        server.descriptors()?.into_iter().map(Ok).chain(of_api).collect()
                     };
                     if let Ended::HandedOver(handed) = serving.heard(message, descriptors, &mut requests).await? {
                         break Some(handed);
@@ -306,9 +312,12 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, manager, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, manager, tap, .. } = serving;
+        tokio::task::block_in_place(|| tap.end());
         if let Some(handed) = handed {
             log::info!("process {} serves from now on; ending", handed.pid);
+            // Who asks this process now is told so.
+            drop(requests);
             manager.handed_over(handed.pid);
             engine.shutdown().await;
             // The new agent has program, maps and pins.

@@ -6,7 +6,9 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Algorithm, Cookies, Dns, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
+use crate::settings::{
+    Algorithm, ChangeLimits, Cookies, Dns, DnstapTarget, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode,
+};
 
 mod monitors;
 mod refusals;
@@ -58,6 +60,7 @@ control_group = "dns"
 admin_group = "dns-admin"
 http = "127.0.0.1:8053"
 state_dir = "state"
+ready_within = "2s"
 edns_size = 1200
 nsid = "0x00fF7a"
 version = "x 1"
@@ -87,6 +90,18 @@ table_size = 4096
 per_second = 100
 in_flight = 10
 programs = 1
+[dnstap]
+file = "taps"
+identity = "lab"
+sample = 100
+per_second = 5
+path = "fast"
+[limits]
+moved_max = 0.25
+profile_moved_max = 1
+nodata_max = 0
+removed_names_max = 10
+removed_endpoints_max = 0
 [geo]
 overrides = "geo.csv"
 [latency]
@@ -190,6 +205,7 @@ fn every_key_arrives() {
     );
     assert_eq!(server.http, Some("127.0.0.1:8053".parse().unwrap()));
     assert_eq!((server.state_dir.as_path(), server.dns.edns_size), (Path::new("state"), 1200));
+    assert_eq!(server.ready_within, Duration::from_secs(2));
     let tcp =
         Tcp { connections: 500, connections_per_client: 20, idle: Duration::from_secs(60), fast_open: false };
     assert_eq!(server.dns.tcp, tcp);
@@ -215,8 +231,21 @@ fn every_key_arrives() {
         table_size: 4096,
     };
     assert_eq!(*limit, expected);
+    let dnstap = server.dnstap.as_ref().unwrap();
+    assert_eq!(dnstap.target, DnstapTarget::File("taps".into()));
+    assert_eq!(dnstap.speaker.as_ref().unwrap().identity, "lab");
+    assert_eq!((dnstap.sample, dnstap.per_second), (100, 5));
+    assert_eq!(dnstap.path, Some(crate::trace::Path::Fast));
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
+    let limits = ChangeLimits {
+        moved_max: Some(0.25),
+        profile_moved_max: Some(1.0),
+        nodata_max: Some(0.0),
+        removed_names_max: Some(10),
+        removed_endpoints_max: Some(0),
+    };
+    assert_eq!(server.limits, limits);
     assert_eq!(config.geography.overrides.len(), 1);
     assert_eq!(config.latency.rows, [("10.0.0.0/8".parse().unwrap(), "westeurope".into(), 3.5)]);
     let place = config.model.regions()["westeurope"];

@@ -1,4 +1,4 @@
-//! Changes by an operator over the control socket: overrides, and the configuration anew.
+//! Changes by an operator over the control socket: overrides.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::peer::{Peer, admit};
 use super::report::ago;
 use super::serve::whole_body;
-use super::{ErrorReport, Refusal, ReloadReport, Request, Requests, ask};
+use super::{ErrorReport, Refusal, Request, Requests, ask};
 use crate::overrides::{Changed, Override, Wanted};
 
 /// What is asked of the overrides.
@@ -115,7 +115,6 @@ impl fmt::Display for OverridesReport {
 /// What those who may change something find on the socket.
 pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
     Router::new()
-        .route("/v1/reload", post(reload))
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
         // `whole_body` has its own limit, and reads for those only whom `admit` lets through.
@@ -140,24 +139,6 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 )]
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)
-}
-
-/// Loads the configuration anew. The reply comes when the fast path answers from it.
-#[utoipa::path(
-    post, path = "/v1/reload", tag = "change",
-    responses(
-        (status = 200, description = "the fast path answers from it", body = ReloadReport),
-        (status = 403, description = "not for this user", body = ErrorReport),
-        (status = 422, description = "the configuration has mistakes; what runs goes on", body = ErrorReport),
-        (status = "default", description = "failed", body = ErrorReport),
-    ),
-)]
-async fn reload(
-    State(requests): Requests,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-) -> Result<Json<ReloadReport>, Refusal> {
-    let reloaded = ask(&requests, |reply| Request::Reload(peer.who(), reply)).await?;
-    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
 /// Sets something by hand. The reply comes when the fast path shows it.

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -125,7 +126,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let routes = TowerToHyperService::new(routes);
+    let asked = AtomicBool::new(false);
     let service = service_fn(|request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let busy = place.request();
         let mut request = request.map(Body::new);
         if let Some(peer) = peer {
@@ -152,6 +155,8 @@ where
     let stream = TokioIo::new(Impatient::new(stream, STALL));
     if let Err(error) = http.serve_connection(stream, service).await
         && let Some(reason) = why(&error)
+        // That a client keeps its connection for later is no offence.
+        && !(reason == Reason::Idle && asked.load(Ordering::Relaxed))
     {
         place.door().count(reason);
     }

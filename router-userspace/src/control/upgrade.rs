@@ -49,15 +49,17 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
         .with_state(requests)
 }
 
-/// Starts the program that stands at the agent's path, and hands everything to it; answered when that serves.
+/// Starts the agent's program anew and hands everything over. The reply comes when the new one serves.
 #[utoipa::path(
     post, path = "/v1/upgrade", tag = "change",
     responses(
         (status = 200, description = "the new agent serves", body = UpgradeReport),
-        (status = "default", description = "failed: the old agent serves as before", body = ErrorReport),
+        (status = 403, description = "not for this user", body = ErrorReport),
+        (status = 422, description = "the new agent cannot serve; the old one goes on", body = ErrorReport),
+        (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
-pub(super) async fn upgrade(
+async fn upgrade(
     State(requests): Requests,
     ConnectInfo(peer): ConnectInfo<Peer>,
 ) -> Result<Json<UpgradeReport>, Refusal> {

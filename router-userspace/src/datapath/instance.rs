@@ -9,18 +9,20 @@
 //! cells that nothing refers to, then the one word that refers to them.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use router_common::abi::{
-    Cell, Control, Generation, HALVES, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
+    Cell, Control, Generation, HALVES, Interface, Line, Locals, LocationEntry, LocationKey4, LocationKey6,
     MAX_INTERFACES, Owner, map,
 };
 use router_common::counter::Counter;
 use router_common::diff::Operation;
 use router_common::tables::Tables;
 
+use super::addresses;
 use super::capacity::{Capacity, OutOfRoom};
 use super::mapped::{MappedArray, Words};
 use super::program::Loaded;
@@ -47,6 +49,7 @@ pub struct Instance {
     answers: MappedArray<u64>,
     cells: MappedArray<Cell>,
     lines: MappedArray<Line>,
+    locals: MappedArray<Locals>,
     /// CPUs that a per-CPU map has values for.
     cpus: usize,
     /// Whether no run can be in the half that is not active.
@@ -60,7 +63,7 @@ pub struct Instance {
 pub struct Placement<'a> {
     /// Interfaces that are answered on, at most [`MAX_INTERFACES`].
     pub interfaces: &'a [Interface],
-    /// [`Control`] flags besides [`Control::READY`].
+    /// [`Control`] flags besides [`Control::READY`] and [`Control::TRACE`].
     pub flags: u32,
 }
 
@@ -72,13 +75,14 @@ impl Instance {
     pub fn new(loaded: Loaded) -> Result<Self> {
         let Loaded { program, maps } = loaded;
         let program_id = sys::program_info(program.as_fd()).context("cannot ask for the program")?.id;
-        let control = mapped(&maps, map::CONTROL)?;
-        let generations = mapped(&maps, map::GENERATIONS)?;
-        let owners = mapped::<Owner>(&maps, map::OWNERS)?;
-        let regions = mapped::<u64>(&maps, map::REGIONS)?;
-        let answers = mapped::<u64>(&maps, map::ANSWERS)?;
-        let cells = mapped::<Cell>(&maps, map::CELLS)?;
-        let lines = mapped::<Line>(&maps, map::LINES)?;
+        let control = mapped(find(&maps, map::CONTROL)?, map::CONTROL)?;
+        let generations = mapped(find(&maps, map::GENERATIONS)?, map::GENERATIONS)?;
+        let owners = mapped::<Owner>(find(&maps, map::OWNERS)?, map::OWNERS)?;
+        let regions = mapped::<u64>(find(&maps, map::REGIONS)?, map::REGIONS)?;
+        let answers = mapped::<u64>(find(&maps, map::ANSWERS)?, map::ANSWERS)?;
+        let cells = mapped::<Cell>(find(&maps, map::CELLS)?, map::CELLS)?;
+        let lines = mapped::<Line>(find(&maps, map::LINES)?, map::LINES)?;
+        let locals = mapped::<Locals>(find(&maps, map::LOCALS)?, map::LOCALS)?;
         for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
             let info = sys::map_info(find(&maps, name)?).with_context(|| format!("cannot ask for {name}"))?;
             if info.max_entries as usize != HALVES || info.value_size != 4 {
@@ -110,6 +114,7 @@ impl Instance {
             answers,
             cells,
             lines,
+            locals,
             cpus,
             quiet: false,
             barrier: sys::Barrier::new().ok(),
@@ -157,7 +162,8 @@ impl Instance {
         self.write(half, tables, placement, serial)?;
         self.quiet = false;
         self.control.exchange(0, |old| {
-            Control::new(half as u8, Control::READY | placement.flags, Control(old).deadline()).0
+            let trace = Control(old).flags() & Control::TRACE;
+            Control::new(half as u8, Control::READY | trace | placement.flags, Control(old).deadline()).0
         });
         // The old half is free again when the runs in it have ended; its tries are the one thing in it
         // that takes memory only while it is used.
@@ -315,17 +321,35 @@ impl Instance {
         });
     }
 
-    /// Sets the flags besides [`Control::READY`].
+    /// Sets the flags besides [`Control::READY`] and [`Control::TRACE`].
     pub fn set_flags(&self, flags: u32) {
         self.control.exchange(0, |old| {
             let old = Control(old);
-            Control::new(old.half(), (old.flags() & Control::READY) | flags, old.deadline()).0
+            let kept = old.flags() & (Control::READY | Control::TRACE);
+            Control::new(old.half(), kept | flags, old.deadline()).0
         });
     }
 
     /// Takes over another instance's deadline.
     pub fn set_deadline(&self, deadline: u32) {
         self.control.exchange(0, |old| Control::new(Control(old).half(), Control(old).flags(), deadline).0);
+    }
+
+    /// Sets the sources that pass because they are the machine's own or broadcast addresses; what does not
+    /// fit is left out, from the end. Returns whether something changed.
+    ///
+    /// The program reads the list meanwhile, so that an address that stays keeps its place.
+    pub fn set_locals(&self, addresses: &[Ipv4Addr]) -> bool {
+        let old = self.locals.read(0).unwrap_or(Locals::EMPTY);
+        let new = addresses::placed(&old, addresses);
+        if new == old {
+            return false;
+        }
+        // Whatever is in either list is looked for until the new one stands.
+        let both = Locals { filter: old.filter | new.filter, count: old.count.max(new.count), ..old };
+        self.locals.write(0, &[both])
+            && self.locals.write(0, &[Locals { filter: both.filter, count: both.count, ..new }])
+            && self.locals.write(0, &[new])
     }
 
     /// The counters, summed over the CPUs; the index is the [`Counter`].
@@ -363,9 +387,8 @@ fn find<'m>(maps: &'m HashMap<String, OwnedFd>, name: &str) -> Result<BorrowedFd
     maps.get(name).map(AsFd::as_fd).ok_or_else(|| anyhow!("the map {name} is missing"))
 }
 
-/// Maps an array of `T`.
-fn mapped<T: Words>(maps: &HashMap<String, OwnedFd>, name: &str) -> Result<MappedArray<T>> {
-    let map = find(maps, name)?;
+/// Maps an array of `T` that is called `name`.
+pub(super) fn mapped<T: Words>(map: BorrowedFd<'_>, name: &str) -> Result<MappedArray<T>> {
     let info = sys::map_info(map).with_context(|| format!("cannot ask for {name}"))?;
     if info.value_size as usize != size_of::<T>() || info.flags & MMAPABLE == 0 {
         bail!("{name} is another kind of map: {info:?}");

@@ -8,17 +8,22 @@
 //!
 //! All of it concerns the network and mount namespaces of the calling thread.
 
+mod addresses;
 mod attach;
 mod capacity;
+mod ethtool;
 mod figures;
 mod instance;
 mod interface;
 mod mapped;
+mod netdev;
 pub mod object;
 mod pins;
 mod program;
 mod start;
+pub mod survey;
 mod sys;
+mod tap;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -34,7 +39,8 @@ pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::figures::MapMemory;
 pub use self::interface::Mode;
 pub use self::pins::{default_directory, prepare};
-pub use self::sys::monotonic;
+pub use self::sys::{interface_name, monotonic};
+pub use self::tap::{Missed, Tap};
 
 use self::instance::{Instance, Placement};
 use self::interface::Interface;
@@ -247,6 +253,19 @@ impl Datapath {
         &self.attached
     }
 
+    /// Id of the program, another one after [`Self::replace`].
+    pub fn program_id(&self) -> u32 {
+        self.instance.program_id
+    }
+
+    /// The way to samples of what the program does. There is to be one at a time.
+    ///
+    /// # Errors
+    /// When a map cannot be opened.
+    pub fn tap(&self) -> Result<Tap> {
+        Tap::new(&self.instance)
+    }
+
     /// Elements of each table that fit without [`Self::replace`].
     pub fn capacity(&self) -> Capacity {
         self.instance.capacity()
@@ -290,6 +309,7 @@ impl Datapath {
         let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
             instance.install(tables, placement, serial)?;
+            start::follow_addresses(&instance, &self.places)?;
             instance.set_deadline(deadline);
             exchange(&pinned.links, &self.instance, &instance)
         })();
@@ -311,7 +331,7 @@ impl Datapath {
     /// When an interface that came back cannot be attached to; the others have been looked at.
     pub fn refresh(&mut self) -> Result<bool> {
         let mut changed = false;
-        let mut first_error = Ok(());
+        let mut first_error = self.follow_addresses();
         for (place, attached) in self.places.iter_mut().zip(&mut self.attached) {
             let Ok(now) = Interface::find(&attached.name) else {
                 if !std::mem::replace(&mut attached.away, true) {
@@ -341,6 +361,15 @@ impl Datapath {
             attached.away = false;
         }
         first_error.map(|()| changed)
+    }
+
+    /// Takes note of the machine's addresses, whose packets pass ([`abi::Locals`]); at once, whatever is
+    /// installed.
+    fn follow_addresses(&self) -> Result<()> {
+        if self.pinned.is_some() {
+            start::follow_addresses(&self.instance, &self.places)?;
+        }
+        Ok(())
     }
 
     /// Changes the active generation, operation by operation in the order given: memory writes, no system

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use router_common::abi::{self, MAX_INTERFACES};
 use router_common::tables::Tables;
 
+use super::addresses;
 use super::attach::{self, Attached};
 use super::capacity::Capacity;
 use super::instance::{Instance, Placement};
@@ -37,6 +38,7 @@ pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Re
         let (mut instance, set, start) = begin(&directory, &old_links, tables)?;
         let placement = Placement { interfaces: &places, flags: stale_flag(options.stale) };
         instance.install(tables, placement, 0)?;
+        follow_addresses(&instance, &places)?;
         instance.renew_lease(options.lease);
         let attached = connect(options, &interfaces, &directory, &instance, old_links, &mut kept, &mut made)?;
         directory.remove_unused_sets(Some(&set))?;
@@ -58,6 +60,24 @@ pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Re
             Err(error)
         }
     }
+}
+
+/// Has packets from the machine's own addresses and from broadcast addresses pass.
+///
+/// # Errors
+/// When the kernel does not tell the addresses.
+pub fn follow_addresses(instance: &Instance, places: &[abi::Interface]) -> Result<()> {
+    let indices: Vec<u32> = places.iter().map(|place| place.index).collect();
+    let locals = addresses::locals(&indices).context("cannot ask for the machine's addresses")?;
+    if instance.set_locals(&locals) && locals.len() > abi::MAX_LOCALS {
+        log::warn!(
+            "the machine has {} addresses and broadcast addresses; the fast path leaves packets from {} of them \
+             to the kernel and answers the others",
+            locals.len(),
+            abi::MAX_LOCALS
+        );
+    }
+    Ok(())
 }
 
 /// Loads the program and pins it as a new set. `counters` is the pin of the COUNTERS to go on with.

@@ -52,7 +52,7 @@ const ENOTSUPP: i32 = 524;
 /// # Safety
 /// `attr` must be laid out as `union bpf_attr` asks for `command`, and what it points to must be valid for
 /// as long and as much as the command reads or writes.
-unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
+pub(super) unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
     loop {
         // SAFETY: the size given is that of `attr`; the rest is promised by the caller.
         let result = unsafe {
@@ -74,7 +74,7 @@ unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
 }
 
 /// Takes a descriptor that a command returned.
-fn owned(fd: i32) -> OwnedFd {
+pub(super) fn owned(fd: i32) -> OwnedFd {
     // SAFETY: the kernel has just opened it (close-on-exec) for us and nobody else knows its number.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
@@ -527,24 +527,51 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// A request to the kernel's routing socket (rtnetlink) in the thread's network namespace, and its answer.
 pub fn route_request(request: &[u8]) -> io::Result<Vec<u8>> {
+    one_answer(&netlink(libc::NETLINK_ROUTE, request)?)
+}
+
+/// A request to a family of generic netlink, and its answer.
+pub fn generic_request(request: &[u8]) -> io::Result<Vec<u8>> {
+    one_answer(&netlink(libc::NETLINK_GENERIC, request)?)
+}
+
+fn one_answer(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0u8; 1 << 16];
+    let received = receive(socket, &mut answer)?;
+    answer.truncate(received);
+    Ok(answer)
+}
+
+/// A request for everything of a kind (`NLM_F_DUMP`); each answer, until the last, is handed to `take`, which
+/// says whether it wants more.
+pub fn route_dump(request: &[u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let socket = netlink(libc::NETLINK_ROUTE, request)?;
+    let mut answer = vec![0u8; 1 << 16];
+    loop {
+        let received = receive(&socket, &mut answer)?;
+        if received == 0 || !take(answer.get(..received).unwrap_or_default()) {
+            return Ok(());
+        }
+    }
+}
+
+/// A netlink socket that a request was sent on.
+fn netlink(protocol: libc::c_int, request: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
-    let socket =
-        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+    let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
     let socket = owned(socket);
-    let mut answer = vec![0u8; 1 << 16];
     // SAFETY: reads `request`, whose length is given.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), size_of_val(request), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
+fn receive(socket: &OwnedFd, answer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: writes at most the length of `answer`.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    answer.truncate(received);
-    Ok(answer)
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// Index of an interface of the thread's network namespace.

@@ -3,14 +3,16 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use router_common::abi::ABI_VERSION;
 
 use super::process::Process;
-use crate::control::{EndpointReport, ListenerReport, ProbesReport, StatusReport, counts_beside};
+use crate::control::{
+    EndpointReport, ListenerReport, ProbesReport, StatusReport, TraceReport, counts_beside,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Page<'_, '_> {
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in values {
-            ConstGauge::new(value).encode(family.encode_family(&labels.as_ref())?)?;
+            number(value, family.encode_family(&labels.as_ref())?)?;
         }
         Ok(())
     }
@@ -54,9 +56,7 @@ impl Page<'_, '_> {
     /// A gauge without labels; nothing when there is no value.
     fn gauge(&mut self, name: &str, help: &str, value: Option<f64>) -> fmt::Result {
         let Some(value) = value else { return Ok(()) };
-        self.0
-            .encode_descriptor(name, help, None, MetricType::Gauge)
-            .and_then(|metric| ConstGauge::new(value).encode(metric))
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge).and_then(|metric| number(value, metric))
     }
 
     /// A counter without labels.
@@ -64,6 +64,15 @@ impl Page<'_, '_> {
         self.0
             .encode_descriptor(name, help, None, MetricType::Counter)
             .and_then(|metric| ConstCounter::new(value).encode(metric))
+    }
+}
+
+/// A gauge's value; whole numbers without a point.
+fn number(value: f64, encoder: MetricEncoder<'_>) -> fmt::Result {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        ConstGauge::new(value as i64).encode(encoder)
+    } else {
+        ConstGauge::new(value).encode(encoder)
     }
 }
 
@@ -77,6 +86,7 @@ impl Collector for Exposition {
         endpoints(report, &mut page)?;
         probes(&report.probes, &mut page)?;
         fast_path(report, &mut page)?;
+        trace(&report.trace, &mut page)?;
         api(&report.api, &mut page)?;
         process(&self.process, &mut page)
     }
@@ -387,6 +397,25 @@ fn fast_path(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
     )
 }
 
+/// Who reads queries along, and what they got.
+fn trace(report: &TraceReport, page: &mut Page<'_, '_>) -> fmt::Result {
+    let tally = &report.tally;
+    page.counters(
+        "xroute_trace",
+        "Queries for those who read along, by what came of them",
+        [
+            ([("result", "sampled")], tally.sampled),
+            ([("result", "withheld")], tally.withheld),
+            ([("result", "lost")], tally.lost),
+        ],
+    )?;
+    page.gauge("xroute_trace_readers", "Who reads queries along now", Some(report.readers as f64))?;
+    let Some(dnstap) = &report.dnstap else { return Ok(()) };
+    let open = f64::from(u8::from(dnstap.open));
+    page.gauge("xroute_dnstap_open", "Whether dnstap is being written", Some(open))?;
+    page.counter("xroute_dnstap_frames", "Frames of dnstap that were written", dnstap.frames)
+}
+
 /// What the listeners of the API count.
 fn api(listeners: &[ListenerReport], page: &mut Page<'_, '_>) -> fmt::Result {
     let of = |what: fn(&ListenerReport) -> u64| {
@@ -426,13 +455,13 @@ fn process(process: &Process, page: &mut Page<'_, '_>) -> fmt::Result {
             )
             .and_then(|metric| ConstCounter::new(seconds).encode(metric))?;
     }
-    let number = |value: Option<u64>| value.map(|value| value as f64);
+    let whole = |value: Option<u64>| value.map(|value| value as f64);
     for (name, help, value) in [
-        ("process_resident_memory_bytes", "Memory of the agent", number(process.resident_bytes)),
-        ("process_virtual_memory_bytes", "Address space of the agent", number(process.virtual_bytes)),
-        ("process_open_fds", "File descriptors that are open", number(process.open_fds)),
-        ("process_max_fds", "File descriptors that may be open", number(process.max_fds)),
-        ("process_threads", "Threads of the agent", number(process.threads)),
+        ("process_resident_memory_bytes", "Memory of the agent", whole(process.resident_bytes)),
+        ("process_virtual_memory_bytes", "Address space of the agent", whole(process.virtual_bytes)),
+        ("process_open_fds", "File descriptors that are open", whole(process.open_fds)),
+        ("process_max_fds", "File descriptors that may be open", whole(process.max_fds)),
+        ("process_threads", "Threads of the agent", whole(process.threads)),
         (
             "process_start_time_seconds",
             "When the agent started, since the Unix epoch",

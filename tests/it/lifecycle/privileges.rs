@@ -58,7 +58,7 @@ fn everything(agent: &mut Agent, pair: &Pair, folder: &Path, expected: [u64; 5])
     load.end();
     // An interface that goes and comes back.
     pair.server
-        .sh("ip link set xr0 name xr7 down 2>/dev/null; ip link add xr0 type dummy; ip link set xr0 up");
+        .sh("ip link set xr0 down; ip link set xr0 name xr7; ip link add xr0 type veth peer name xr8; ip link set xr0 up; ip addr add fd77::53/64 dev xr0 nodad");
     eventually("the new interface is attached to", || {
         pair.server.sh("ip -details link show xr0").contains("xdp")
     });

@@ -146,7 +146,7 @@ fn netns_the_service_manager_is_told_what_happens() {
     let mut manager = ServiceManager::new(folder);
     let mut agent = manager.start(&pair, Some(Duration::from_secs(2)), &[]);
     let told = manager.until("ready", |text| text == "READY=1");
-    agent.wait_for("ready: 1 endpoints up, 1 down, 0 without a probe so far");
+    agent.wait_for("ready: 2 endpoints up, 0 down, 0 without a probe so far");
     // One UDP socket for each processor and one TCP socket for each address, control socket and API.
     assert!(
         told.iter().filter(|text| text.starts_with("FDSTORE=1\nFDNAME=xroute-udp-10.77.0.53_53")).count()
@@ -156,7 +156,7 @@ fn netns_the_service_manager_is_told_what_happens() {
         told.iter().any(|text| text.starts_with("FDSTORE=1\nFDNAME=xroute-tcp-127.0.0.1_8053")),
         "{told:?}"
     );
-    manager.until("a status", |text| text == "STATUS=generation 1 serves; endpoints: 1 up, 1 down");
+    manager.until("a status", |text| text == "STATUS=generation 1 serves; endpoints: 2 up, 0 down");
     let told = manager.during(Duration::from_secs(2));
     assert!(told.iter().filter(|text| *text == "WATCHDOG=1").count() >= 2, "{told:?}");
 

@@ -172,6 +172,7 @@ fn entry(asked: &Asked, touched: &[Override], report: &ChangeReport) -> Entry {
         what,
         asked: words.join(" "),
         changed: report.changed.clone(),
+        plan: None,
         until: until.map(|seconds| audit::written(now + Duration::from_secs(seconds))),
         reason: wanted.and_then(|wanted| wanted.reason.clone()),
         generation: report.generation,

@@ -71,7 +71,7 @@ impl Manager {
     /// The agent's loop is alive.
     pub(super) fn alive(&self) {
         if self.watchdog.is_some() {
-            self.notify.tell("WATCHDOG=1");
+            self.notify.mention("WATCHDOG=1");
         }
     }
 
@@ -102,7 +102,7 @@ impl Manager {
     fn tell_status(&mut self, status: String) -> bool {
         let changed = status != self.status;
         if changed {
-            self.notify.tell(&format!("STATUS={status}"));
+            self.notify.mention(&format!("STATUS={status}"));
             self.status = status;
         }
         changed

@@ -148,9 +148,9 @@ impl Sockets {
     ///
     /// # Errors
     /// When there are no descriptors left.
-    pub(super) fn doors(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let doors = [self.control.as_fd()].into_iter().chain(self.http.as_ref().map(AsFd::as_fd));
-        doors.map(|door| door.try_clone_to_owned()).collect()
+    pub(super) fn of_api(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let sockets = [self.control.as_fd()].into_iter().chain(self.http.as_ref().map(AsFd::as_fd));
+        sockets.map(|socket| socket.try_clone_to_owned()).collect()
     }
 
     /// What there is for the service manager to keep, so that a restart or crash loses nothing that waits in them. Not

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use router_common::counter::Counter;
 
-use super::changes;
 use super::serving::Serving;
 use super::telling::Telling;
+use super::{changes, keeping};
 use crate::clock::unix_now;
 use crate::control::{
-    FastPathReport, FillReport, InterfaceReport, LeaseReport, MapReport, ProbesReport, StatusReport,
+    DnstapReport, FastPathReport, FillReport, InterfaceReport, LeaseReport, MapReport, ProbesReport,
+    StatusReport, TraceReport,
 };
 use crate::datapath::{Attached, Datapath, MapMemory};
 use crate::dns::ServerReport;
+use crate::dnstap::State;
 use crate::metrics::Scrape;
 use crate::probe::{NextProbe, Stats};
 
@@ -44,6 +46,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         loaded_at: serving.loaded_at.as_secs(),
         generation_age_seconds: now.saturating_sub(serving.loaded_at).as_secs(),
         config: serving.config.display().to_string(),
+        held: serving.keeping.held().map(|held| keeping::differs(held, &serving.config)),
         reloading: reloads.is_busy(),
         last_reload_error: reloads.last_error.clone(),
         reloads: reloads.counts,
@@ -59,6 +62,14 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         failover: serving.telling.clock.report,
         events: serving.telling.stream.report(),
         probes: probes(&engine.stats()),
+        trace: TraceReport {
+            readers: counts.readers().readers(),
+            tally: counts.readers().totals(),
+            dnstap: serving.tap.output().map(|output| {
+                let State { open, frames, error } = output.state();
+                DnstapReport { target: output.settings().target.to_string(), open, frames, error }
+            }),
+        },
         api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles: agent.profiles(now, &|target| {

@@ -273,6 +273,7 @@ impl Serving {
                     what: "upgrade",
                     asked: format!("{} to {}", report.old_version, report.version),
                     changed: Vec::new(),
+                    plan: None,
                     until: None,
                     reason: None,
                     generation: super::status::generation(self),
@@ -342,7 +343,9 @@ impl Serving {
                     | Request::Metrics(_)
                     | Request::Events(_)
                     | Request::Explain(..)
+                    | Request::Readers(_)
                     | Request::Service(_)
+                    | Request::Standing(_)
                     | Request::Overrides(_)) => self.tell(request),
                     request => waiting.push(request),
                 },
@@ -356,7 +359,7 @@ fn refuse(request: Request) {
     let why = String::from("the agent was upgraded meanwhile and nothing was changed: ask again");
     // The one who asked may be gone.
     match request {
-        Request::Reload(_, reply) => drop(reply.send(Err(why))),
+        Request::Load(_, _, reply) => drop(reply.send(Err(why))),
         Request::Change(_, _, reply) => drop(reply.send(Err(why))),
         Request::Upgrade(_, reply) => drop(reply.send(Err(why))),
         // They were answered when they came.
@@ -364,7 +367,9 @@ fn refuse(request: Request) {
         | Request::Metrics(_)
         | Request::Events(_)
         | Request::Explain(..)
+        | Request::Readers(_)
         | Request::Service(_)
+        | Request::Standing(_)
         | Request::Overrides(_) => {}
     }
 }
