@@ -25,8 +25,11 @@ mod probe;
 mod reload;
 mod run;
 mod status;
+mod stream;
+mod top;
 mod trace;
 mod upgrade;
+mod watch;
 
 /// Where the configuration is when no path is given.
 pub const DEFAULT_CONFIG: &str = "/etc/xroute/xroute.toml";
@@ -77,6 +80,10 @@ enum Command {
     Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
     Status(status::Status),
+    /// Show rates, outcomes, endpoints and events live, in a terminal.
+    Top(top::Top),
+    /// Print events as they happen: verdicts, statuses, changes, reloads, tables.
+    Watch(watch::Watch),
     /// Print queries as they are answered: who asked what, and what they got.
     Trace(trace::Trace),
     /// Print completions for a shell.
@@ -144,6 +151,8 @@ pub fn main() -> ExitCode {
         Command::Override(overrides) => overrides.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Status(status) => status.execute(),
+        Command::Top(top) => top.execute(),
+        Command::Watch(watch) => watch.execute(),
         Command::Trace(trace) => trace.execute(),
         Command::Completions(completions) => completions.execute(),
         Command::Man(man) => man.execute(),

@@ -8,7 +8,7 @@ use anyhow::Context;
 use axum::Json;
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -20,8 +20,10 @@ use utoipa::IntoParams;
 use crate::agent::Basis;
 use crate::audit::Who;
 use crate::dns;
+use crate::events;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
+use crate::metrics::{Format, Scrape};
 use crate::reload::{Standing, Wanted};
 use crate::settings;
 use crate::trace::Hub;
@@ -29,6 +31,7 @@ use crate::trace::Hub;
 mod change;
 mod door;
 mod drain;
+mod follow;
 mod generations;
 mod openapi;
 mod page;
@@ -47,9 +50,10 @@ pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, Pl
 pub use peer::{Groups, Peer};
 pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
-    DnstapReport, EndpointReport, FeedReport, InterfaceReport, ProbesReport, ProfileReport, ReloadCounts,
-    ReloadReport, StatusReport, TraceReport,
+    DnstapReport, EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport,
+    MapReport, ProbesReport, ProfileReport, ReloadCounts, ReloadReport, StatusReport, TraceReport,
 };
+pub(crate) use report::{ago, counts_beside};
 pub use serve::{serve_tcp, serve_unix};
 pub use trace::{TraceLine, TraceQuery, Traced};
 pub use upgrade::UpgradeReport;
@@ -60,6 +64,10 @@ use refusal::Refusal;
 pub enum Request {
     /// The whole status.
     Status(oneshot::Sender<StatusReport>),
+    /// What metrics are rendered from.
+    Metrics(oneshot::Sender<Scrape>),
+    /// The stream of events.
+    Events(oneshot::Sender<Arc<events::Stream>>),
     /// An explanation.
     Explain(Question, oneshot::Sender<Explanation>),
     /// Those who read queries along.
@@ -135,6 +143,7 @@ fn looks(requests: mpsc::Sender<Request>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/explain", get(explain))
         .route("/v1/map", get(map))
+        .route("/v1/events", get(follow::events))
         .route("/metrics", get(metrics))
         .with_state(requests.clone())
         .merge(generations::read_only(requests.clone()))
@@ -163,18 +172,22 @@ async fn status(State(requests): Requests) -> Result<Json<StatusReport>, Refusal
     ask(&requests, Request::Status).await.map(Json)
 }
 
-/// Figures for Prometheus.
+/// Figures for Prometheus: OpenMetrics for those who accept it, else text.
 #[utoipa::path(
     get, path = "/metrics", tag = "look",
     responses(
-        (status = 200, description = "the figures", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (status = 200, description = "the figures", content(
+            (String = "text/plain; version=0.0.4; charset=utf-8"),
+            (String = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        )),
         (status = "default", description = "failed", body = ErrorReport),
     ),
 )]
-async fn metrics(State(requests): Requests) -> Result<Response, Refusal> {
-    let report = ask(&requests, Request::Status).await?;
-    let kind = [(axum::http::header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
-    Ok((kind, crate::metrics::render(&report)).into_response())
+async fn metrics(State(requests): Requests, headers: HeaderMap) -> Result<Response, Refusal> {
+    let scrape = ask(&requests, Request::Metrics).await?;
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::accepted(accepted.unwrap_or_default());
+    Ok(([(header::CONTENT_TYPE, format.content_type())], scrape.render(format)).into_response())
 }
 
 /// What a query is answered with, and why.

@@ -18,6 +18,7 @@ use crate::trace::{Hub, Watch};
 mod account;
 mod answer;
 mod asked;
+mod census;
 mod chaos;
 mod cookie;
 mod edns;
@@ -44,6 +45,7 @@ mod tests;
 use account::Account;
 use answer::{Answer, Rcode};
 pub use asked::{Asked, asked};
+pub use census::{Census, ServerReport};
 use chaos::CLASS_CH;
 use cookie::{Cookie, Jar};
 pub use cookie::{adopt_secret, own_secret};
@@ -116,6 +118,7 @@ pub enum Transport {
 pub struct Counts {
     shards: [Shard; SHARDS],
     readers: Arc<Hub>,
+    census: Census,
 }
 
 /// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
@@ -173,6 +176,11 @@ impl Counts {
         if let Some(count) = self.shards.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What was asked.
+    pub fn census(&self) -> &Census {
+        &self.census
     }
 
     /// How often it happened.
@@ -236,6 +244,8 @@ struct Terms<'s> {
     known: bool,
     /// What becomes of the query's signature.
     standing: Standing,
+    /// What the query's cookie is, where cookies are configured.
+    cookie: Option<Cookie>,
 }
 
 impl<'s> Terms<'s> {
@@ -265,6 +275,7 @@ impl<'s> Terms<'s> {
             },
             known: matches!(cookie, Some(Cookie::Good(_))) || standing.key().is_some(),
             standing,
+            cookie,
         }
     }
 
@@ -309,6 +320,8 @@ fn settle(
         terms.standing.finish(&mut reply.octets, client.now);
     }
     counts.add(answer.counter);
+    counts.census().asked(query, client, terms.cookie, false);
+    counts.census().replied(answer.rcode);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
     } else {

@@ -18,6 +18,7 @@ pub mod dns;
 pub mod dnstap;
 pub mod doctor;
 mod drain;
+pub mod events;
 pub mod explain;
 pub mod fault;
 pub mod feed;

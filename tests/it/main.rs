@@ -16,6 +16,7 @@ mod health;
 mod large;
 mod lifecycle;
 mod mutation;
+mod observe;
 mod options;
 mod packets;
 mod ready;

@@ -322,8 +322,9 @@ fn netns_the_rate_limit_is_switched_by_reloads() {
         "curl -s --unix-socket {}/control.sock http://xroute/metrics",
         lab.folder.path().display()
     ));
-    let line =
-        format!(r#"xroute_outcomes_total{{path="userspace",outcome="server_rate_slipped"}} {truncated}"#);
+    let line = format!(
+        r#"xroute_outcomes_total{{path="userspace",action="beside",outcome="server_rate_slipped"}} {truncated}"#
+    );
     assert!(metrics.lines().any(|found| found == line), "no {line} in\n{metrics}");
 
     // The accounts outlive a reload, also one that changes settings.

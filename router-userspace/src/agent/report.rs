@@ -47,6 +47,12 @@ impl Agent {
         model.profiles().iter().enumerate().map(report).collect()
     }
 
+    /// Why the newest probe of an endpoint that failed did, in words.
+    pub fn last_failure(&self, id: EndpointId) -> Option<String> {
+        let health = self.monitors.endpoint(id)?;
+        health.record.last_error.map(|(_, fault)| explained(fault, health.said.as_deref()))
+    }
+
     /// What the monitor of an endpoint knows; nothing when there is none.
     fn monitored(
         &self,

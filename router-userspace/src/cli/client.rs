@@ -135,31 +135,35 @@ impl Connection {
         })
     }
 
-    /// Why there is no reply.
     fn unsent(&self, error: reqwest::Error, timeout: Duration) -> anyhow::Error {
-        let socket = self.socket.display();
-        let denied = causes(&error).any(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied);
-        let (exit, what) = if error.is_connect() && denied {
-            let what = format!(
-                "cannot reach the agent at {socket}: this user may not (permission denied); the socket is for root and \
-                 the group of `server.control_group`"
-            );
-            return Failure::new(Exit::NotPermitted, what).into();
-        } else if is_queue_full(&error) {
-            let what = format!("the agent at {socket} has no room: too many others want to connect");
-            return Failure::told(Exit::Failed, Kind::TooMany.word(), what).into();
-        } else if error.is_connect() {
-            let hint = "is `xroute run` running? --socket PATH?";
-            (Exit::Unreachable, format!("cannot reach the agent at {socket} ({hint})"))
-        } else if error.is_timeout() {
-            let seconds = timeout.as_secs();
-            (Exit::Unanswered, format!("the agent at {socket} did not reply within {seconds} s"))
-        } else {
-            (Exit::Unanswered, format!("the agent at {socket} broke off"))
-        };
-        let why = causes(&error).last().map_or_else(String::new, |cause| format!(": {cause}"));
-        Failure::new(exit, what + &why).into()
+        unsent(&self.socket, &error, timeout).into()
     }
+}
+
+/// Why there is no reply.
+pub(super) fn unsent(socket: &Path, error: &reqwest::Error, timeout: Duration) -> Failure {
+    let socket = socket.display();
+    let denied = causes(error).any(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied);
+    let (exit, what) = if error.is_connect() && denied {
+        let what = format!(
+            "cannot reach the agent at {socket}: this user may not (permission denied); the socket is for root and \
+                 the group of `server.control_group`"
+        );
+        return Failure::new(Exit::NotPermitted, what);
+    } else if is_queue_full(error) {
+        let what = format!("the agent at {socket} has no room: too many others want to connect");
+        return Failure::told(Exit::Failed, Kind::TooMany.word(), what);
+    } else if error.is_connect() {
+        let hint = "is `xroute run` running? --socket PATH?";
+        (Exit::Unreachable, format!("cannot reach the agent at {socket} ({hint})"))
+    } else if error.is_timeout() {
+        let seconds = timeout.as_secs();
+        (Exit::Unanswered, format!("the agent at {socket} did not reply within {seconds} s"))
+    } else {
+        (Exit::Unanswered, format!("the agent at {socket} broke off"))
+    };
+    let why = causes(error).last().map_or_else(String::new, |cause| format!(": {cause}"));
+    Failure::new(exit, what + &why)
 }
 
 /// Whether as many connections wait for the agent as may.
@@ -179,7 +183,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &std::io::Error> {
 }
 
 /// What the API said.
-fn refused(status: StatusCode, text: &str) -> Failure {
+pub(super) fn refused(status: StatusCode, text: &str) -> Failure {
     let exit = match status {
         StatusCode::FORBIDDEN => Exit::NotPermitted,
         StatusCode::SERVICE_UNAVAILABLE => Exit::Unanswered,

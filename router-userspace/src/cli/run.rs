@@ -17,6 +17,7 @@ use crate::audit::Who;
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::datapath::{self, Datapath, Options, Start};
+use crate::events::Event;
 use crate::handing::Taken;
 use crate::probe::{Engine, Limits, Observed, targets_of};
 use crate::reload::{LoadedFeed, Wanted};
@@ -26,6 +27,7 @@ use crate::{control, dns, privileges, settings};
 mod answers;
 mod changes;
 mod descriptors;
+mod failover;
 mod feeds;
 mod keeping;
 mod liveness;
@@ -36,6 +38,7 @@ mod state;
 mod status;
 mod take_over;
 mod tap;
+mod telling;
 mod upgrade;
 
 use feeds::Feeds;
@@ -47,6 +50,7 @@ use sockets::{Given, Sockets};
 use state::Keeper;
 use take_over::Predecessor;
 use tap::Tap;
+use telling::Telling;
 use upgrade::{Ended, Program, Upgrade};
 
 /// How long the fast path goes on as usual after the agent's last sign of life.
@@ -209,6 +213,7 @@ impl Run {
         engine.set_targets(targets_of(&agent.snapshot().model));
         let mut feeds = Feeds::new(changed_in);
         feeds.replace(loaded);
+        let telling = Telling::new(&agent);
         let (gone_in, mut gone) = oneshot::channel();
         let mut to_keep = Some(to_keep);
         let manager = Manager::new(notify, settings.ready_within, before.is_some());
@@ -250,6 +255,7 @@ impl Run {
             upgrade: None,
             tap,
             ends_again: None,
+            telling,
             doors,
             started,
             loaded_at: unix_now(),
@@ -260,6 +266,7 @@ impl Run {
         let mut looks = tokio::time::interval(serving.manager.interval());
         let mut batch = Vec::new();
         log::info!("serving {}", describe(&settings));
+        serving.begin();
         let handed = loop {
             tokio::select! {
                 _ = terminate.recv() => break None,
@@ -293,6 +300,7 @@ impl Run {
                     serving.make_next();
                 }
                 made = serving.reloads.made() => serving.made(made)?,
+                () = serving.telling.clock.due() => serving.first_answers(),
                 () = serving.keeper.due() => {
                     let answers = serving.kept_answers();
                     serving.keeper.write(serving.agent.kept(), answers);
@@ -309,6 +317,8 @@ impl Run {
             }
             serving.manager.reloading(serving.reloads.is_busy());
         };
+        let keeps_attached = (self.keep_attached || handed.is_some()) && serving.datapath.is_some();
+        serving.telling.tell(Event::Ending { keeps_attached });
         api.abort();
         if let Some(http) = http {
             http.abort();

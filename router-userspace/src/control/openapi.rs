@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, drain, generations, page, trace, upgrade};
+use super::{ErrorReport, change, drain, follow, generations, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -30,6 +30,7 @@ use super::{ErrorReport, change, drain, generations, page, trace, upgrade};
         super::explain,
         super::map,
         super::metrics,
+        follow::events,
         change::list,
         generations::list,
         generations::reload,

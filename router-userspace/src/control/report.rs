@@ -7,12 +7,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{ListenerReport, OverrideReport};
+use crate::dns::ServerReport;
+use crate::events::EventsReport;
 use crate::feed::FeedKind;
+use crate::metrics::FailoverReport;
 use crate::plan::Summary;
 use crate::trace::Tally;
 
+mod fast_path;
 mod health;
 
+pub use fast_path::{FastPathReport, FillReport, LeaseReport, MapReport};
 pub use health::{EndpointReport, ProbesReport, ProfileReport};
 
 /// The whole status of an agent.
@@ -47,10 +52,22 @@ pub struct StatusReport {
     pub listen: Vec<String>,
     /// Interfaces with the XDP program; none = userspace server only.
     pub interfaces: Vec<InterfaceReport>,
+    /// Lease and tables of the fast path; none = userspace server only.
+    #[serde(default)]
+    pub fast_path: Option<FastPathReport>,
     /// Outcomes by name, fast path and userspace server.
     pub counters: BTreeMap<String, u64>,
+    /// What the userspace server was asked.
+    #[serde(default)]
+    pub server: ServerReport,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// How long changes by probes took.
+    #[serde(default)]
+    pub failover: FailoverReport,
+    /// The stream of events.
+    #[serde(default)]
+    pub events: EventsReport,
     /// Who reads queries along.
     pub trace: TraceReport,
     /// Who asks the agent: the control socket, and `server.http`.
@@ -193,6 +210,11 @@ const BESIDE: [&str; 6] = [
     "server_rate_dropped",
 ];
 
+/// Whether a counter counts what another one counts too, or no query at all.
+pub(crate) fn counts_beside(outcome: &str) -> bool {
+    outcome == "answer_stale" || BESIDE.iter().any(|name| outcome.starts_with(name))
+}
+
 impl StatusReport {
     /// Replies of the fast path, and of the userspace server.
     pub fn answered(&self) -> (u64, u64) {
@@ -260,6 +282,9 @@ impl fmt::Display for StatusReport {
                 None => writeln!(f)?,
             }
         }
+        if let Some(fast_path) = &self.fast_path {
+            write!(f, "{fast_path}")?;
+        }
         let (fast, server) = self.answered();
         writeln!(f, "answered: fast path {fast}, userspace {server}")?;
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
@@ -268,6 +293,15 @@ impl fmt::Display for StatusReport {
         write!(f, "{}", self.trace)?;
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
+        }
+        if self.failover.changes > 0 {
+            write!(f, "failover: {} changes", self.failover.changes)?;
+            for (what, took) in
+                [("last written", self.failover.last_ms), ("last answered", self.failover.last_answered_ms)]
+            {
+                took.iter().try_for_each(|took| write!(f, ", {what} {took:.1} ms after its probe"))?;
+            }
+            writeln!(f)?;
         }
         for listener in &self.api {
             writeln!(f, "{listener}")?;
@@ -286,7 +320,7 @@ impl fmt::Display for StatusReport {
 }
 
 /// A time span as people say it.
-pub(super) fn ago(seconds: u64) -> String {
+pub(crate) fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),

@@ -431,6 +431,14 @@ impl Instance {
         Ok(sums)
     }
 
+    /// One of them.
+    pub fn counter(&self, counter: Counter) -> Result<u64> {
+        let mut per_cpu = vec![0u64; self.cpus];
+        sys::lookup_words(self.map(map::COUNTERS)?, counter as u32, &mut per_cpu)
+            .with_context(|| format!("cannot read the counter {}", counter.name()))?;
+        Ok(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)))
+    }
+
     /// A map.
     pub fn map(&self, name: &str) -> Result<BorrowedFd<'_>> {
         find(&self.maps, name)

@@ -12,6 +12,7 @@ mod addresses;
 mod attach;
 mod capacity;
 mod ethtool;
+mod figures;
 mod instance;
 mod interface;
 mod mapped;
@@ -37,6 +38,7 @@ use router_common::tables::Tables;
 
 pub use self::attach::Attached;
 pub use self::capacity::{Capacity, OutOfRoom};
+pub use self::figures::MapMemory;
 pub use self::interface::Mode;
 pub use self::pins::{default_directory, prepare};
 pub use self::reports::Reports;

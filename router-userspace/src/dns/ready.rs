@@ -152,6 +152,7 @@ impl Ready {
                     if let Some(parts) = body.write(&query, scope, terms.limit, terms.ours, out) {
                         counts.add(body.counter);
                         self.service.tally(body.credited.as_ref(), client);
+                        counts.census().asked(&query, client, terms.cookie, true);
                         self.hits += 1;
                         let account = terms.account(body.account);
                         return Some(Replied { truncated: false, account, parts });

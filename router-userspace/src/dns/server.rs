@@ -174,7 +174,7 @@ pub async fn serve_on(
         heir: Arc::clone(&shared.heir),
         arrivals,
     };
-    let clients = Arc::new(tcp::Clients::default());
+    let clients = Arc::new(tcp::Clients::new(Arc::clone(&shared.counts)));
     server.tasks.spawn(tcp::reap(clients.clone(), shared.clone(), pulse.heart("dns-tcp")));
     server.tasks.spawn(tcp::adopt(arrived, clients.clone(), shared.clone()));
     for Listening { address, tcp: listener, udp: sockets, shared: with_others } in listening {

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::census::OpenConnection;
 use super::random::Random;
 use super::server::{Connection, Shared};
 use super::{Client, Counts, Transport, respond, sockopt, transfer};
@@ -153,12 +154,15 @@ fn begin(
     let ip = ip.to_canonical();
     let limits = shared.services.borrow().settings.tcp;
     let Some(place) = clients.admit(ip, &limits) else {
+        shared.counts.census().refused();
         log::debug!("{ip}: DNS connection refused, this client has as many as it may");
         return;
     };
     let ticket = place.ticket();
     let mut conversation = Conversation { stream, ip, place, shared: shared.clone() };
+    let counted = OpenConnection::new(Arc::clone(&shared.counts));
     let task = connections.spawn(async move {
+        let _counted = counted;
         match conversation.hold(inbox).await {
             Ok(None) => {}
             Ok(Some(inbox)) => conversation.leave(inbox),

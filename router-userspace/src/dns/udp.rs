@@ -92,7 +92,10 @@ pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize, heart: 
                 });
             }
         });
-        batch.send(socket, |error| log::debug!("cannot send a DNS reply: {error}"));
+        batch.send(socket, |error| {
+            shared.counts.census().unsent();
+            log::debug!("cannot send a DNS reply: {error}");
+        });
         if stopped {
             return;
         }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use router_common::health::{Observation, Outcome, ProbeFault};
-use router_common::model::ProbeTarget;
+use router_common::model::{HttpProbe, ProbeTarget};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 
 use super::planner::{Key, Limits, Next, Planner, Schedule, Start};
 use super::prober::{Prober, Settings, SharedProber};
+use crate::metrics::{Distributions, probe_durations};
 
 /// One probe's outcome, before any monitor judged it.
 #[derive(Clone, Debug)]
@@ -96,6 +97,7 @@ struct Shared {
     prober: SharedProber,
     events: mpsc::Sender<Observed>,
     counts: Counts,
+    durations: Distributions,
 }
 
 struct State {
@@ -133,6 +135,7 @@ impl Engine {
             prober,
             events,
             counts: Counts::default(),
+            durations: probe_durations(),
         });
         let scheduler = tokio::spawn(schedule(Arc::clone(&shared)));
         Self { shared, scheduler: Some(scheduler) }
@@ -184,6 +187,11 @@ impl Engine {
         }
     }
 
+    /// How long probes take, by `protocol`, whatever their result.
+    pub fn durations(&self) -> Distributions {
+        self.shared.durations.clone()
+    }
+
     /// Stops probing. When this returns, no task and no connection of the engine is left.
     pub async fn shutdown(mut self) {
         self.shared.state().stopping = true;
@@ -212,7 +220,10 @@ impl Shared {
 
     /// One probe, from start to the report.
     async fn fly(self: Arc<Self>, start: Start) {
+        let began = Instant::now();
         let (observation, said) = self.prober.probe_with_words(&start.target, start.timeout).await;
+        let took = began.elapsed().as_secs_f64();
+        self.durations.get_or_create(&[("protocol", protocol(&start.target))]).observe(took);
         self.counts.count(&start.target, &observation, said.as_deref().unwrap_or_default());
         let said = said.map(Arc::from);
         let observed = Observed { target: start.target, observation, said, at: Instant::now() };
@@ -324,6 +335,17 @@ impl Counts {
                  1000 times)"
             );
         }
+    }
+}
+
+/// What a target is probed by, as a label.
+fn protocol(target: &ProbeTarget) -> &'static str {
+    match target {
+        ProbeTarget::Http(HttpProbe { tls: None, .. }) => "http",
+        ProbeTarget::Http(_) => "https",
+        ProbeTarget::Tcp(_) => "tcp",
+        ProbeTarget::Exec(_) => "exec",
+        ProbeTarget::File(_) => "file",
     }
 }
 

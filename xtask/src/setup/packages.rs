@@ -60,6 +60,7 @@ pub const PROGRAMS: &[Program] = &[
     program("curl", "curl", false),
     program("tcpdump", "tcpdump", false),
     program("nsd", "nsd", false),
+    program("promtool", "prometheus", false), // of it only this; the service is not started
     program("strace", "strace", false),
     program("setpriv", "util-linux", false),
     program("systemd-analyze", "systemd", false), // checks the unit; it need not run

@@ -109,6 +109,9 @@ impl Serving {
         };
         match &result {
             Ok(report) => {
+                let by = asked.change.is_some().then_some(asked.who.user.as_str());
+                self.telling.overrides(&touched, &self.agent, by);
+                self.telling.figures.generation("override", began.elapsed());
                 for changed in &report.changed {
                     let (target, user) = (&changed.target, &asked.who.user);
                     log::info!("{target}: {} -> {} by {user}", changed.before, changed.after);

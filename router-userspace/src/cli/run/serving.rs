@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use router_common::compile::Room;
+use router_common::counter::Counter;
 use router_common::tables::Tables;
-use router_common::view::Health;
 use tokio::sync::watch;
 
+use super::failover::Received;
 use super::feeds::Feeds;
 use super::keeping::Keeping;
 use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
 use super::tap::Tap;
+use super::telling::Telling;
 use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
@@ -24,6 +26,7 @@ use crate::clock::unix_now;
 use crate::control::{Door, LoadReport, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
+use crate::events;
 use crate::explain::explain;
 use crate::plan::PlanReport;
 use crate::probe::{Engine, Limits, Observed};
@@ -56,6 +59,7 @@ pub(super) struct Serving {
     pub(super) tap: Tap,
     /// Not before this is it tried again to end overrides.
     pub(super) ends_again: Option<Instant>,
+    pub(super) telling: Telling,
     /// Listeners of the API.
     pub(super) doors: Vec<Arc<Door>>,
     pub(super) started: Instant,
@@ -66,6 +70,7 @@ pub(super) struct Serving {
 impl Serving {
     /// Renews the lease, follows interfaces that changed, and frees what nobody reads any more.
     pub(super) fn keep_up(&mut self) -> anyhow::Result<()> {
+        self.telling.look_at_notifies(&self.counts);
         let Some(datapath) = &mut self.datapath else {
             if self.agent.compiled().has_retired() {
                 self.agent.handle(Event::GraceOver, unix_now())?;
@@ -75,10 +80,13 @@ impl Serving {
         // All of it waits in the kernel now and then, for milliseconds.
         tokio::task::block_in_place(|| {
             datapath.renew_lease(LEASE);
+            self.telling.renewed();
             let refreshed = datapath.refresh().and_then(|changed| match changed {
-                true => install(datapath, &self.agent.compiled().tables),
+                true => install(datapath, &self.agent.compiled().tables, &mut self.telling),
                 false => Ok(()),
             });
+            self.telling.look_at_interfaces(datapath);
+            self.telling.tell_written();
             if let Err(error) = refreshed {
                 log::warn!("interfaces: {error:#}");
             }
@@ -100,8 +108,28 @@ impl Serving {
 
     /// Probes ended.
     pub(super) fn observed(&mut self, observed: Vec<Observed>) -> anyhow::Result<()> {
+        let received = Received::now(&observed);
         let effects = self.agent.handle(Event::Observed(observed), unix_now())?;
-        self.carry_out(effects)
+        self.telling.clock.decided(&received, &effects, &self.agent.snapshot().model);
+        self.carry_out(effects)?;
+        let Self { telling, datapath, counts, .. } = self;
+        telling.clock.carried_out(|| answers(datapath.as_ref(), counts));
+        Ok(())
+    }
+
+    /// The agent serves.
+    pub(super) fn begin(&mut self) {
+        let generation = status::generation(self);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.telling.tell(events::Event::Started { version, pid: std::process::id(), generation });
+        if let Some(datapath) = &self.datapath {
+            self.telling.look_at_interfaces(datapath);
+        }
+    }
+
+    /// Looks whether somebody was answered since the tables changed.
+    pub(super) fn first_answers(&mut self) {
+        self.telling.clock.answers(answers(self.datapath.as_ref(), &self.counts));
     }
 
     /// Somebody asks.
@@ -124,6 +152,8 @@ impl Serving {
         // Whoever asked may be gone, which is no matter.
         match request {
             Request::Status(reply) => drop(reply.send(status::report(self))),
+            Request::Metrics(reply) => drop(reply.send(status::scrape(self))),
+            Request::Events(reply) => drop(reply.send(Arc::clone(&self.telling.stream))),
             Request::Explain(question, reply) => {
                 drop(reply.send(explain(&self.agent.service(), self.agent.compiled(), &question)));
             }
@@ -166,6 +196,7 @@ impl Serving {
             Made::Feeds(refreshed) => {
                 for broken in refreshed.broken {
                     self.reloads.counts.data_failed += 1;
+                    self.telling.data_broken(&broken);
                     self.feeds.broken(broken);
                 }
                 if let Some(ready) = refreshed.ready {
@@ -211,6 +242,7 @@ impl Serving {
         };
         match &result {
             Ok(LoadReport { plan, reload }) => {
+                self.telling.reloaded(reload);
                 self.reloads.counts.configuration_ok += 1;
                 self.reloads.last_error = None;
                 for warning in &reload.warnings {
@@ -222,6 +254,7 @@ impl Serving {
                 log::info!("reloaded {name}: {}", reload.to_string().trim_end().replace('\n', "; "));
             }
             Err(why) => {
+                self.telling.refused(status::generation(self), why);
                 self.reloads.counts.configuration_failed += 1;
                 self.reloads.last_error = Some(why.clone());
                 log::error!("reload of {name} refused, what runs goes on:\n{why}");
@@ -248,11 +281,14 @@ impl Serving {
 
     fn feeds_made(&mut self, ready: Ready) -> anyhow::Result<()> {
         let Ready { draft, loaded, took, .. } = ready;
+        let began = Instant::now();
         match self.put_into_service(draft)? {
             Ok(()) => {
                 self.reloads.counts.data_ok += 1;
+                self.telling.figures.generation("data", took + began.elapsed());
                 let generation = status::generation(self);
                 for loaded in &loaded {
+                    self.telling.data_taken(loaded);
                     let (kind, path) = (loaded.feed.kind, loaded.feed.path.display());
                     log::info!(
                         "{kind} {path}: {} rows loaded, generation {generation} serves, made in {} ms",
@@ -265,7 +301,9 @@ impl Serving {
             Err(why) => {
                 for loaded in loaded {
                     self.reloads.counts.data_failed += 1;
-                    self.feeds.broken(BrokenFeed { kind: loaded.feed.kind, why: why.clone() });
+                    let broken = BrokenFeed { kind: loaded.feed.kind, why: why.clone() };
+                    self.telling.data_broken(&broken);
+                    self.feeds.broken(broken);
                 }
             }
         }
@@ -282,7 +320,7 @@ impl Serving {
             if let Some(datapath) = &mut self.datapath {
                 // Large tables take seconds to write.
                 datapath.renew_lease(LEASE);
-                if let Err(error) = install(datapath, draft.tables()) {
+                if let Err(error) = install(datapath, draft.tables(), &mut self.telling) {
                     return Ok(Err(format!("the fast path does not take it: {error:#}")));
                 }
                 datapath.set_stale(draft.settings().stale);
@@ -314,27 +352,27 @@ impl Serving {
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) -> anyhow::Result<()> {
+        let mut touched = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Verdict(endpoint, health) => {
-                    let word = match health {
-                        Health::Checking => "checking",
-                        Health::Healthy => "online",
-                        Health::Unhealthy => "degraded",
-                    };
+                    let word = events::word(health);
                     self.keeper.verdict();
+                    touched.push(endpoint);
                     let path = self.agent.snapshot().model.endpoint_path(endpoint);
                     log::info!("verdict {path} {word} at_ns={}", datapath::monotonic());
                 }
                 Effect::Apply(operations) => {
                     if let Some(datapath) = &mut self.datapath {
+                        let began = Instant::now();
                         datapath.apply(&operations)?;
+                        self.telling.wrote(datapath, Some(operations.len()), began);
                         log::info!("applied {} operations at_ns={}", operations.len(), datapath::monotonic());
                     }
                 }
                 Effect::Install => {
                     if let Some(datapath) = &mut self.datapath {
-                        install(datapath, &self.agent.compiled().tables)?;
+                        install(datapath, &self.agent.compiled().tables, &mut self.telling)?;
                         self.tap.follow(Some(datapath));
                         self.agent.set_room(room(datapath));
                         log::info!("installed a new generation at_ns={}", datapath::monotonic());
@@ -357,8 +395,17 @@ impl Serving {
                 }
             }
         }
+        self.telling.carried_out(&self.agent, &touched);
         Ok(())
     }
+}
+
+/// Answers of both paths so far, whatever the name; `None` when the fast path's cannot be read.
+fn answers(datapath: Option<&Datapath>, counts: &dns::Counts) -> Option<u64> {
+    let server = counts.get(Counter::ServerRecords) + counts.get(Counter::ServerNodata);
+    let Some(datapath) = datapath else { return Some(server) };
+    let fast = [Counter::AnswerRecords, Counter::AnswerNodata].map(|counter| datapath.counter(counter).ok());
+    fast.into_iter().try_fold(server, |sum, count| Some(sum.wrapping_add(count?)))
 }
 
 /// What one half of the fast path holds.
@@ -368,10 +415,12 @@ pub(super) fn room(datapath: &Datapath) -> Room {
 }
 
 /// Installs in the other half, or in larger maps when it does not fit.
-fn install(datapath: &mut Datapath, tables: &Tables) -> anyhow::Result<()> {
+fn install(datapath: &mut Datapath, tables: &Tables, telling: &mut Telling) -> anyhow::Result<()> {
+    let began = Instant::now();
     match datapath.install(tables) {
-        Err(datapath::Error::OutOfRoom(_)) => datapath.replace(tables),
-        Err(error) => Err(error.into()),
-        Ok(()) => Ok(()),
+        Err(datapath::Error::OutOfRoom(_)) => datapath.replace(tables)?,
+        installed => installed?,
     }
+    telling.wrote(datapath, None, began);
+    Ok(())
 }

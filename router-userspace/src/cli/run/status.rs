@@ -1,16 +1,23 @@
 //! What `/v1/status` tells.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use router_common::counter::Counter;
 
 use super::serving::Serving;
+use super::telling::Telling;
 use super::{changes, keeping};
 use crate::clock::unix_now;
-use crate::control::{DnstapReport, InterfaceReport, ProbesReport, StatusReport, TraceReport};
-use crate::datapath::{Attached, Datapath};
+use crate::control::{
+    DnstapReport, FastPathReport, FillReport, InterfaceReport, LeaseReport, MapReport, ProbesReport,
+    StatusReport, TraceReport,
+};
+use crate::datapath::{Attached, Datapath, MapMemory};
+use crate::dns::ServerReport;
 use crate::dnstap::State;
+use crate::metrics::Scrape;
 use crate::probe::{NextProbe, Stats};
 
 /// Serial number of the serving generation.
@@ -56,7 +63,11 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
             .as_ref()
             .map(|datapath| datapath.interfaces().iter().map(interface).collect())
             .unwrap_or_default(),
+        fast_path: datapath.as_ref().map(|datapath| fast_path(serving, datapath)),
         counters,
+        server: ServerReport::of(counts),
+        failover: serving.telling.clock.report,
+        events: serving.telling.stream.report(),
         probes: probes(&engine.stats()),
         trace: TraceReport {
             readers: counts.readers().readers(),
@@ -69,6 +80,45 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
         profiles,
+    }
+}
+
+/// What metrics are rendered from.
+pub(super) fn scrape(serving: &Serving) -> Scrape {
+    let Telling { figures, .. } = &serving.telling;
+    Scrape { report: report(serving), figures: Arc::clone(figures), probes: serving.engine.durations() }
+}
+
+/// Lease, fill and memory of the fast path.
+fn fast_path(serving: &Serving, datapath: &Datapath) -> FastPathReport {
+    let tables = &serving.agent.compiled().tables;
+    let capacity = datapath.capacity();
+    let fill = |table: &str, used: usize, capacity: Option<u32>| FillReport {
+        table: table.to_owned(),
+        used: used as u64,
+        capacity: capacity.map(u64::from),
+    };
+    let owners = tables.owners.iter().filter(|owner| owner.name_len > 0).count();
+    FastPathReport {
+        half: datapath.active_half(),
+        lease: LeaseReport {
+            left_ms: u64::try_from(datapath.lease_left().as_millis()).unwrap_or(u64::MAX),
+            late_renewals: serving.telling.late,
+        },
+        fill: vec![
+            fill("owners", owners, Some(capacity.owners)),
+            fill("regions", tables.regions.len(), Some(capacity.regions)),
+            fill("answers", tables.answers.len(), Some(capacity.answers)),
+            fill("cells", tables.cells.len(), Some(capacity.cells)),
+            fill("lines", tables.lines.len(), Some(capacity.lines)),
+            fill("locations4", tables.locations4.len(), None),
+            fill("locations6", tables.locations6.len(), None),
+        ],
+        maps: datapath
+            .memory()
+            .into_iter()
+            .map(|MapMemory { name, octets }| MapReport { name, octets })
+            .collect(),
     }
 }
 

@@ -341,6 +341,8 @@ impl Serving {
                 }
                 Some(request) = requests.recv() => match request {
                     request @ (Request::Status(_)
+                    | Request::Metrics(_)
+                    | Request::Events(_)
                     | Request::Explain(..)
                     | Request::Readers(_)
                     | Request::Service(_)
@@ -364,6 +366,8 @@ fn refuse(request: Request) {
         Request::Upgrade(_, reply) => drop(reply.send(Err(why))),
         // They were answered when they came.
         Request::Status(_)
+        | Request::Metrics(_)
+        | Request::Events(_)
         | Request::Explain(..)
         | Request::Readers(_)
         | Request::Service(_)

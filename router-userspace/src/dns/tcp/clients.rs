@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
+use super::super::Counts;
 use super::super::pulse::Heart;
 use super::super::server::Shared;
 use crate::settings::Tcp;
@@ -22,7 +23,11 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)]
 
 /// See the module.
 #[derive(Default)]
-pub struct Clients(Mutex<Open>);
+pub struct Clients {
+    open: Mutex<Open>,
+    /// Where it is counted who had to go.
+    counts: Arc<Counts>,
+}
 
 /// The connections; slots that are free form a list of their own.
 #[derive(Default)]
@@ -79,9 +84,14 @@ impl Drop for Place {
 }
 
 impl Clients {
+    /// None open.
+    pub fn new(counts: Arc<Counts>) -> Self {
+        Self { open: Mutex::default(), counts }
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         // Nothing panics while it holds the lock; if something did, the list would still be whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection of this client; the longest idle connection goes when all are taken. `None`
@@ -95,6 +105,7 @@ impl Clients {
         }
         while open.count >= limits.connections {
             open.evict();
+            self.counts.census().evicted();
         }
         let ticket = open.push(client, Instant::now());
         Some(Place { clients: Arc::clone(self), ticket })
@@ -111,7 +122,11 @@ impl Clients {
 
     /// Closes the longest idle connection; whether there was one.
     pub fn evict(&self) -> bool {
-        self.open().evict()
+        let evicted = self.open().evict();
+        if evicted {
+            self.counts.census().evicted();
+        }
+        evicted
     }
 
     /// Closes the connections that are idle too long; when to look again.
@@ -127,6 +142,7 @@ impl Clients {
                 return (allowed - idle).clamp(LOOKS[0], LOOKS[1]);
             }
             open.evict();
+            self.counts.census().idle();
         }
     }
 }
