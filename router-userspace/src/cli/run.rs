@@ -302,7 +302,9 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, manager, .. } = serving;
+        let Serving { engine, datapath, keeper, agent, manager, reloads, upgrade, .. } = serving;
+        // Who waits for something is told at once that it will not come, while there is time to send it.
+        drop((reloads, upgrade));
         if let Some(handed) = handed {
             log::info!("process {} serves from now on; ending", handed.pid);
             // Who asks this process now is told so.
@@ -321,6 +323,7 @@ impl Run {
             return Ok(());
         }
         log::info!("ending");
+        drop(requests);
         manager.stopping();
         engine.shutdown().await;
         match datapath {
