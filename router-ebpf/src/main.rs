@@ -11,12 +11,15 @@ mod maps;
 mod packet;
 mod parse;
 mod reply;
+mod report;
 mod scratch;
 mod stats;
 mod tables;
+mod trace;
 mod wildcard;
 
 use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
+use aya_ebpf::bindings::xdp_md;
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use router_common::abi::Control;
@@ -34,40 +37,36 @@ use crate::tables::Half;
 fn xroute(context: XdpContext) -> u32 {
     // SAFETY: the context is the kernel's.
     let packet = unsafe { Packet::new(context.ctx) };
-    match answer(packet) {
+    let control = tables::control();
+    let (counter, action) = match answer(packet, control, context.ctx) {
         Verdict::Answer { counter, stale } => {
-            count(counter);
             if stale {
                 count(Counter::AnswerStale);
             }
-            XDP_TX
+            (counter, XDP_TX)
         }
-        Verdict::Pass(counter) => {
-            count(counter);
-            XDP_PASS
-        }
-        Verdict::Drop(counter) => {
-            count(counter);
-            XDP_DROP
-        }
-        Verdict::Abort(counter) => {
-            count(counter);
-            XDP_ABORTED
-        }
+        Verdict::Pass(counter) => (counter, XDP_PASS),
+        Verdict::Drop(counter) => (counter, XDP_DROP),
+        Verdict::Abort(counter) => (counter, XDP_ABORTED),
+    };
+    count(counter);
+    report::mistake(context.ctx, control, counter);
+    if control.flags() & Control::TRACE != 0 {
+        trace::outcome(context.ctx, counter);
     }
+    action
 }
 
 #[inline(always)]
-fn answer(packet: Packet) -> Verdict {
-    match try_answer(packet) {
+fn answer(packet: Packet, control: Control, context: *mut xdp_md) -> Verdict {
+    match try_answer(packet, control, context) {
         Ok(verdict) | Err(verdict) => verdict,
     }
 }
 
 #[inline(always)]
-fn try_answer(packet: Packet) -> Result<Verdict, Verdict> {
+fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<Verdict, Verdict> {
     const BROKEN: Verdict = Verdict::Pass(Counter::PassBroken);
-    let control = tables::control();
     if control.flags() & Control::READY == 0 {
         return Err(Verdict::Pass(Counter::PassNotReady));
     }
@@ -80,7 +79,11 @@ fn try_answer(packet: Packet) -> Result<Verdict, Verdict> {
         return Err(Verdict::Pass(Counter::PassStale));
     }
     let hit = lookup(&half, generation, &scratch.query, scratch.hash)?;
+    if control.flags() & Control::TRACE != 0 {
+        trace::query(context, scratch);
+    }
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
+    stats::tally(generation, hit.cell, scratch.clock.now());
     Ok(Verdict::Answer { counter, stale })
 }
 

@@ -9,11 +9,12 @@
 //! The capacities written here are small: the loader overrides them (`EbpfLoader::map_max_entries`).
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray};
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
-use router_common::abi::{Cell, Generation, HALVES, Line, LocationEntry, Owner};
+use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationEntry, Owner, Tally};
 use router_common::counter::Counter;
 use router_common::lookup::Query;
+use router_common::trace::{RING, RULES, Record, Rule, State};
 
 use crate::scratch::Scratch;
 
@@ -59,6 +60,14 @@ pub static LOCATIONS_IPV4: ArrayOfMaps<Trie<[u8; 4]>, HALVES> = ArrayOfMaps::new
 #[btf_map]
 pub static LOCATIONS_IPV6: ArrayOfMaps<Trie<[u8; 16]>, HALVES> = ArrayOfMaps::new();
 
+/// [`router_common::abi::map::LOCALS`].
+#[btf_map]
+pub static LOCALS: Array<Locals, 1, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::TALLIES`].
+#[btf_map]
+pub static TALLIES: PerCpuArray<Tally, 32> = PerCpuArray::new();
+
 /// [`router_common::abi::map::COUNTERS`].
 #[btf_map]
 pub static COUNTERS: PerCpuArray<u64, { Counter::FAST }> = PerCpuArray::new();
@@ -70,3 +79,19 @@ pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 /// [`router_common::abi::map::STRIPPED`].
 #[btf_map]
 pub static STRIPPED: PerCpuArray<Query, 1> = PerCpuArray::new();
+
+/// [`router_common::abi::map::TRACE_RULES`].
+#[btf_map]
+pub static TRACE_RULES: Array<Rule, RULES, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::TRACE_STATE`].
+#[btf_map]
+pub static TRACE_STATE: PerCpuArray<State, RULES> = PerCpuArray::new();
+
+/// [`router_common::abi::map::TRACE_RECORD`].
+#[btf_map]
+pub static TRACE_RECORD: PerCpuArray<Record, 1> = PerCpuArray::new();
+
+/// [`router_common::abi::map::TRACE_RING`].
+#[btf_map]
+pub static TRACE_RING: RingBuf<Record, RING> = RingBuf::new();

@@ -3,6 +3,7 @@
 //! [`respond`] is the whole server without a socket: octets in, octets out. [`serve`] puts UDP and TCP
 //! sockets around it. The decision is `router_common`'s, the same that fills the fast path's tables.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,9 +13,11 @@ use router_common::counter::Counter;
 use router_common::decide::{Asker, Snapshot};
 
 use crate::settings::Dns;
+use crate::trace::{Hub, Watch};
 
 mod account;
 mod answer;
+mod asked;
 mod chaos;
 mod cookie;
 mod edns;
@@ -29,6 +32,7 @@ mod server;
 mod show;
 pub mod sockets;
 mod sockopt;
+mod tallies;
 mod tcp;
 mod transfer;
 mod tsig;
@@ -39,6 +43,7 @@ mod tests;
 
 use account::Account;
 use answer::{Answer, Rcode};
+pub use asked::{Asked, asked};
 use chaos::CLASS_CH;
 use cookie::{Cookie, Jar};
 pub use cookie::{adopt_secret, own_secret};
@@ -47,8 +52,11 @@ use query::{Fault, Query};
 pub use ready::{Ready, Replied};
 use reply::Reply;
 pub use server::{Connection, Heir, Server, serve, serve_on};
-pub use show::{Shown, record_type, show, type_name};
+pub use show::{Shown, record_type, show, show_reply, type_name};
+use tallies::Credited;
+pub use tallies::{Registry, Tallied, Tallies};
 use tsig::Standing;
+pub use udp::RECEIVE_BUFFER;
 
 /// What is answered from: immutable, replaced as a whole.
 pub struct Service {
@@ -58,13 +66,27 @@ pub struct Service {
     pub settings: Arc<Dns>,
     /// Makes cookies, when they are configured.
     cookies: Option<Jar>,
+    /// Where answers are counted by whom they come; nowhere when nobody gets them.
+    tallies: Option<Arc<Tallies>>,
 }
 
 impl Service {
     /// Answers from `snapshot` as `settings` say.
     pub fn new(snapshot: Snapshot, settings: Arc<Dns>) -> Self {
         let cookies = settings.cookies.as_ref().and_then(Jar::new);
-        Self { snapshot, settings, cookies }
+        Self { snapshot, settings, cookies, tallies: None }
+    }
+
+    /// Counts answers by whom they come; of the same model.
+    pub fn counting(self, tallies: Arc<Tallies>) -> Self {
+        Self { tallies: Some(tallies), ..self }
+    }
+
+    /// Counts an answer that is sent.
+    fn tally(&self, credited: Option<&Credited>, client: &Client) {
+        if let Some((tallies, credited)) = self.tallies.as_ref().zip(credited) {
+            tallies.add(credited, client.now);
+        }
     }
 }
 
@@ -88,10 +110,13 @@ pub enum Transport {
     Tcp,
 }
 
-/// What happened to queries, by [`Counter`]. Shared by all sockets; also holds the fast path's counters,
-/// which stay zero here.
+/// What happened to queries, by [`Counter`], and samples of them. Shared by all sockets; also holds the fast
+/// path's counters, which stay zero here.
 #[derive(Default)]
-pub struct Counts([Shard; SHARDS]);
+pub struct Counts {
+    shards: [Shard; SHARDS],
+    readers: Arc<Hub>,
+}
 
 /// Threads count in places of their own, as far as there are enough, so that they do not take the same line of
 /// the cache from each other with every query.
@@ -107,6 +132,8 @@ impl Default for Shard {
 }
 
 thread_local! {
+    /// Bit for each counter that moved on this thread since [`Counts::begin`].
+    static MOVED: Cell<u128> = const { Cell::new(0) };
     /// Where this thread counts.
     static SHARD: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -115,17 +142,42 @@ thread_local! {
 }
 
 impl Counts {
+    /// Who reads along.
+    pub fn readers(&self) -> &Arc<Hub> {
+        &self.readers
+    }
+
+    /// Whether somebody wants to see a query that is about to be answered on this thread.
+    #[inline]
+    fn begin(&self) -> Option<Watch<'_>> {
+        let watch = self.readers.watch()?;
+        MOVED.set(0);
+        Some(watch)
+    }
+
+    /// What has become of a query since [`Self::begin`].
+    fn outcome() -> Counter {
+        let moved = MOVED.get();
+        let limited = [Counter::ServerRateDropped, Counter::ServerRateSlipped];
+        let mut candidates = limited.iter().chain(Counter::ALL);
+        candidates
+            .find(|&&counter| moved >> counter as u32 & 1 != 0)
+            .copied()
+            .unwrap_or(Counter::ServerDropped)
+    }
+
     /// Counts one.
     pub fn add(&self, counter: Counter) {
+        MOVED.set(MOVED.get() | 1 << counter as u32);
         let shard = SHARD.with(|&shard| shard);
-        if let Some(count) = self.0.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
+        if let Some(count) = self.shards.get(shard).and_then(|shard| shard.0.get(counter as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often it happened.
     pub fn get(&self, counter: Counter) -> u64 {
-        let counts = self.0.iter().filter_map(|shard| shard.0.get(counter as usize));
+        let counts = self.shards.iter().filter_map(|shard| shard.0.get(counter as usize));
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
@@ -259,6 +311,8 @@ fn settle(
     counts.add(answer.counter);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
+    } else {
+        service.tally(answer.credited.as_ref(), client);
     }
     reply
 }

@@ -9,7 +9,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::control::{ListenerReport, ProbesReport, StatusReport};
+use crate::control::{ListenerReport, ProbesReport, StatusReport, TraceReport};
+
+mod answers;
 
 /// Content type of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -125,6 +127,8 @@ impl Collector for Exposition {
             ConstGauge::new(i64::from(!interface.away)).encode(family.encode_family(&labels)?)?;
         }
         probes(&report.probes, &mut encoder)?;
+        trace(&report.trace, &mut encoder)?;
+        answers::encode(report, &mut encoder)?;
         api(&report.api, &mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "profile_serving_all",
@@ -189,6 +193,30 @@ impl Collector for Exposition {
             )
             .and_then(|metric| ConstGauge::new(report.generation as i64).encode(metric))
     }
+}
+
+/// Who reads queries along, and what they got.
+fn trace(report: &TraceReport, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(
+        "trace",
+        "Queries for those who read along, by what came of them",
+        None,
+        MetricType::Counter,
+    )?;
+    let tally = &report.tally;
+    for (result, count) in [("sampled", tally.sampled), ("withheld", tally.withheld), ("lost", tally.lost)] {
+        ConstCounter::new(count).encode(family.encode_family(&[("result", result)])?)?;
+    }
+    let readers = i64::try_from(report.readers).unwrap_or(i64::MAX);
+    let mut gauge = |name, help, value: i64| {
+        ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+    };
+    gauge("trace_readers", "Who reads queries along now", readers)?;
+    let Some(dnstap) = &report.dnstap else { return Ok(()) };
+    gauge("dnstap_open", "1 when dnstap is being written", i64::from(dnstap.open))?;
+    let help = "Frames of dnstap that were written";
+    let frames = encoder.encode_descriptor("dnstap_frames", help, None, MetricType::Counter)?;
+    ConstCounter::new(dnstap.frames).encode(frames)
 }
 
 /// What the listeners of the API count.
@@ -310,6 +338,10 @@ mod tests {
                     latency_p99_ms: Some(250.0),
                     trouble: Some(String::from("no port")),
                     flaps: 3,
+                    answers_fast: 70,
+                    answers_userspace: 5,
+                    last_answer: Some(1_700_000_000_500),
+                    expected_share: Some(0.75),
                     ..EndpointReport::default()
                 }],
             }],
@@ -347,6 +379,10 @@ mod tests {
             r#"xroute_api_requests_total{listener="http"} 6"#,
             r#"xroute_api_refused_total{listener="http",reason="idle"} 4"#,
             "xroute_generation 7",
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="userspace"} 5"#,
+            r#"xroute_endpoint_expected_share{profile="www",endpoint="eu1"} 0.75"#,
+            r#"xroute_endpoint_last_answer_timestamp_seconds{profile="www",endpoint="eu1"} 1700000000.5"#,
             "xroute_generation_age_seconds 40",
             r#"xroute_reloads_total{what="configuration",result="failed"} 2"#,
             r#"xroute_reloads_total{what="data",result="ok"} 3"#,

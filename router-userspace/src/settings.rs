@@ -9,12 +9,16 @@ use std::time::Duration;
 use router_common::name::Name;
 
 mod cookies;
+mod dnstap;
 mod key;
+mod limits;
 mod rate_limit;
 mod secondaries;
 
 pub use cookies::{Cookies, Secret};
+pub use dnstap::{Dnstap, DnstapTarget};
 pub use key::{Algorithm, Key};
+pub use limits::ChangeLimits;
 pub use rate_limit::RateLimit;
 pub use secondaries::{Allowed, Notified, Secondaries};
 
@@ -151,6 +155,10 @@ pub struct Server {
     pub dns: Arc<Dns>,
     /// `[probes]`.
     pub probes: Probes,
+    /// `[dnstap]`; `None`: none.
+    pub dnstap: Option<Dnstap>,
+    /// `[limits]`.
+    pub limits: ChangeLimits,
 }
 
 impl Default for Server {
@@ -169,6 +177,8 @@ impl Default for Server {
             ready_within: Duration::from_secs(10),
             dns: Arc::default(),
             probes: Probes::default(),
+            dnstap: None,
+            limits: ChangeLimits::default(),
         }
     }
 }

@@ -21,7 +21,7 @@ const IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_s
 /// How long the first probes may be waited for.
 const READY_WITHIN: RangeInclusive<Duration> = Duration::from_secs(0)..=Duration::from_secs(600);
 /// Longest path of a unix socket (`sun_path` with its final zero is 108 octets).
-const MAX_SOCKET_PATH: usize = 107;
+pub(super) const MAX_SOCKET_PATH: usize = 107;
 
 pub(super) fn read(table: Table<'_>, warnings: &mut Warnings) -> Server {
     let mut server = Server::default();
@@ -195,7 +195,8 @@ fn group(value: &toml::de::DeValue<'_>) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-fn path(written: &str) -> Result<&str, String> {
+/// A path.
+pub(super) fn path(written: &str) -> Result<&str, String> {
     if written.is_empty() || written.contains('\0') {
         return Err(format!("{written:?} is not a path"));
     }

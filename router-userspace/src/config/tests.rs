@@ -6,7 +6,9 @@ use router_common::model::{AllDown, Method, Target, WindowRule};
 use router_common::name::Name;
 
 use super::*;
-use crate::settings::{Algorithm, Cookies, Dns, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode};
+use crate::settings::{
+    Algorithm, ChangeLimits, Cookies, Dns, DnstapTarget, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode,
+};
 
 mod monitors;
 mod refusals;
@@ -88,6 +90,18 @@ table_size = 4096
 per_second = 100
 in_flight = 10
 programs = 1
+[dnstap]
+file = "taps"
+identity = "lab"
+sample = 100
+per_second = 5
+path = "fast"
+[limits]
+moved_max = 0.25
+profile_moved_max = 1
+nodata_max = 0
+removed_names_max = 10
+removed_endpoints_max = 0
 [geo]
 overrides = "geo.csv"
 [latency]
@@ -217,8 +231,21 @@ fn every_key_arrives() {
         table_size: 4096,
     };
     assert_eq!(*limit, expected);
+    let dnstap = server.dnstap.as_ref().unwrap();
+    assert_eq!(dnstap.target, DnstapTarget::File("taps".into()));
+    assert_eq!(dnstap.speaker.as_ref().unwrap().identity, "lab");
+    assert_eq!((dnstap.sample, dnstap.per_second), (100, 5));
+    assert_eq!(dnstap.path, Some(crate::trace::Path::Fast));
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
+    let limits = ChangeLimits {
+        moved_max: Some(0.25),
+        profile_moved_max: Some(1.0),
+        nodata_max: Some(0.0),
+        removed_names_max: Some(10),
+        removed_endpoints_max: Some(0),
+    };
+    assert_eq!(server.limits, limits);
     assert_eq!(config.geography.overrides.len(), 1);
     assert_eq!(config.latency.rows, [("10.0.0.0/8".parse().unwrap(), "westeurope".into(), 3.5)]);
     let place = config.model.regions()["westeurope"];

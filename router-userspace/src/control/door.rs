@@ -59,7 +59,7 @@ pub(super) enum Reason {
     Full,
     /// No room: an idle connection was closed for a newcomer.
     Displaced,
-    /// No whole request head in time: also an idle connection.
+    /// A new connection without a whole request head in time.
     Idle,
     /// The body did not come in time.
     SlowBody,

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, page, upgrade};
+use super::{ErrorReport, change, drain, generations, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -21,6 +21,7 @@ use super::{ErrorReport, change, page, upgrade};
     tags(
         (name = "look", description = "For whoever may connect, also at `server.http`"),
         (name = "change", description = "For root and `server.admin_group`, on the control socket only"),
+        (name = "trace", description = "What clients ask: for root and `server.admin_group`, on the control socket only"),
     ),
     paths(
         page::page,
@@ -30,10 +31,17 @@ use super::{ErrorReport, change, page, upgrade};
         super::map,
         super::metrics,
         change::list,
-        change::reload,
+        generations::list,
+        generations::reload,
+        generations::plan,
+        generations::apply,
+        generations::rollback,
         change::add,
         change::clear,
+        drain::list,
+        drain::begin,
         upgrade::upgrade,
+        trace::trace,
     ),
 )]
 pub(super) struct Document;

@@ -67,6 +67,11 @@ impl Peer {
         Self { credentials, may_look: may_change || own || is_in(&groups.control), may_change }
     }
 
+    /// Whether changes are theirs to make.
+    pub(super) fn may_change(&self) -> bool {
+        self.may_change
+    }
+
     /// Who that is, for the audit file.
     pub fn who(&self) -> Who {
         let Some(Credentials { uid, pid, .. }) = self.credentials else {
@@ -74,6 +79,11 @@ impl Peer {
         };
         let name = User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
         Who { user: name.unwrap_or_else(|| format!("uid {uid}")), uid: Some(uid), pid }
+    }
+
+    /// Whether that is root, or the user that the agent runs as: somebody with the agent's own rights.
+    pub(super) fn is_agent_or_root(&self) -> bool {
+        self.credentials.is_some_and(|Credentials { uid, .. }| uid == 0 || uid == geteuid().as_raw())
     }
 }
 
@@ -148,7 +158,7 @@ pub(super) async fn admit(
 }
 
 /// What a user is called may be a question to a directory service, which takes its time.
-async fn named(peer: &Peer) -> String {
+pub(super) async fn named(peer: &Peer) -> String {
     let peer = *peer;
     let who = tokio::task::spawn_blocking(move || peer.who().user).await;
     who.unwrap_or_else(|_| String::from("this user"))

@@ -8,6 +8,8 @@ use utoipa::ToSchema;
 
 use super::{ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
+use crate::plan::Summary;
+use crate::trace::Tally;
 
 mod health;
 
@@ -30,6 +32,9 @@ pub struct StatusReport {
     pub generation_age_seconds: u64,
     /// The configuration file.
     pub config: String,
+    /// What is to be known when something else than the configuration file runs.
+    #[serde(default)]
+    pub held: Option<String>,
     /// Whether a generation is being made.
     pub reloading: bool,
     /// Why the last reload was refused; none when the last one succeeded.
@@ -46,12 +51,55 @@ pub struct StatusReport {
     pub counters: BTreeMap<String, u64>,
     /// The probes as a whole.
     pub probes: ProbesReport,
+    /// Who reads queries along.
+    pub trace: TraceReport,
     /// Who asks the agent: the control socket, and `server.http`.
     pub api: Vec<ListenerReport>,
     /// What operators changed, oldest first.
     pub overrides: Vec<OverrideReport>,
     /// Profiles in file order.
     pub profiles: Vec<ProfileReport>,
+}
+
+/// Sampled queries.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct TraceReport {
+    /// Readers now: `xroute trace` and dnstap.
+    pub readers: usize,
+    /// What readers got and missed since the agent started.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// `[dnstap]`, when it is configured.
+    pub dnstap: Option<DnstapReport>,
+}
+
+/// Where dnstap goes, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DnstapReport {
+    /// `socket PATH` or `file PATH`.
+    pub target: String,
+    /// Whether it is being written.
+    pub open: bool,
+    /// Frames written since it was configured.
+    pub frames: u64,
+    /// Why it is not written.
+    pub error: Option<String>,
+}
+
+impl fmt::Display for TraceReport {
+    /// Nothing when nobody ever read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { readers, tally: Tally { sampled, withheld, lost }, dnstap } = self;
+        if *readers > 0 || *sampled > 0 {
+            writeln!(f, "traced: {readers} readers, {sampled} queries, {withheld} withheld, {lost} lost")?;
+        }
+        let Some(DnstapReport { target, open, frames, error }) = dnstap else { return Ok(()) };
+        write!(f, "dnstap to {target}: {}, {frames} frames", if *open { "open" } else { "not open" })?;
+        match error {
+            Some(why) => writeln!(f, " ({why})"),
+            None => writeln!(f),
+        }
+    }
 }
 
 /// What came of reloads.
@@ -85,7 +133,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -101,6 +149,9 @@ pub struct ReloadReport {
     pub milliseconds: u64,
     /// What is probably not meant, with file and line.
     pub warnings: Vec<String>,
+    /// What it changed, in short.
+    #[serde(default)]
+    pub summary: Option<Summary>,
 }
 
 impl fmt::Display for ReloadReport {
@@ -109,7 +160,11 @@ impl fmt::Display for ReloadReport {
             f,
             "generation {} serves: {} zones, {} profiles, {} names, {} endpoints; made in {} ms",
             self.generation, self.zones, self.profiles, self.names, self.endpoints, self.milliseconds
-        )
+        )?;
+        match &self.summary {
+            Some(summary) => writeln!(f, "changed: {summary}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -164,6 +219,9 @@ impl fmt::Display for StatusReport {
             ago(self.generation_age_seconds),
             if self.reloading { ", another is being made" } else { "" }
         )?;
+        if let Some(held) = &self.held {
+            writeln!(f, "{held}")?;
+        }
         if let Some(why) = &self.last_reload_error {
             writeln!(f, "the last reload was refused:")?;
             for line in why.lines() {
@@ -207,6 +265,7 @@ impl fmt::Display for StatusReport {
         for (name, count) in self.counters.iter().filter(|(_, count)| **count > 0) {
             writeln!(f, "  {name:<24} {count}")?;
         }
+        write!(f, "{}", self.trace)?;
         if self.probes.targets > 0 {
             write!(f, "{}", self.probes)?;
         }

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
 /// What a connection gets for which there is no room.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 80\r\n\
-connection: close\r\n\r\n{\"error\":{\"kind\":\"unavailable\",\"message\":\"too many connections of this client\"}}";
+const FULL: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: 77\r\n\
+connection: close\r\n\r\n{\"error\":{\"kind\":\"too_many\",\"message\":\"too many connections of this client\"}}";
 
 /// Serves the control socket for ever. Handlers find out by [`ConnectInfo`] of [`Peer`] who asks.
 pub async fn serve_unix(listener: UnixListener, routes: Router, groups: Groups, door: Arc<Door>) {
@@ -125,7 +126,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let routes = TowerToHyperService::new(routes);
+    let asked = AtomicBool::new(false);
     let service = service_fn(|request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let busy = place.request();
         let mut request = request.map(Body::new);
         if let Some(peer) = peer {
@@ -152,6 +155,8 @@ where
     let stream = TokioIo::new(Impatient::new(stream, STALL));
     if let Err(error) = http.serve_connection(stream, service).await
         && let Some(reason) = why(&error)
+        // That a client keeps its connection for later is no offence.
+        && !(reason == Reason::Idle && asked.load(Ordering::Relaxed))
     {
         place.door().count(reason);
     }
@@ -242,6 +247,6 @@ mod tests {
         let length = format!("content-length: {}", body.len());
         assert!(head.lines().any(|line| line == length), "{length} is not in {head}");
         let told: super::super::ErrorReport = serde_json::from_str(body).expect("JSON");
-        assert_eq!(told.error.kind, super::super::Kind::Unavailable);
+        assert_eq!(told.error.kind, super::super::Kind::TooMany);
     }
 }

@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use router_common::abi::{Cell, Generation, Line, Owner};
+use router_common::abi::{Cell, Credit, Generation, Line, Locals, Owner};
+use router_common::trace::Rule;
 
 /// Octets of a word.
 const WORD: usize = size_of::<u64>();
@@ -34,6 +35,12 @@ unsafe impl Words for Owner {}
 unsafe impl Words for Cell {}
 // SAFETY: as above.
 unsafe impl Words for Line {}
+// SAFETY: likewise, in `trace`.
+unsafe impl Words for Rule {}
+// SAFETY: as above.
+unsafe impl Words for Locals {}
+// SAFETY: as above.
+unsafe impl Words for Credit {}
 
 /// The memory of an array map.
 pub struct MappedArray<T> {

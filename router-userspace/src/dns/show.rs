@@ -1,4 +1,4 @@
-//! What the server answers, as text: for `explain`.
+//! What the server answers, as text: for `explain` and `trace`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -46,12 +46,17 @@ pub fn show(service: &Service, name: &Name, rtype: u16, asker: &Asker) -> Shown 
     let mut random = || 0;
     let client = Client { source: asker.source, transport: Transport::Tcp, now: Duration::ZERO };
     let reply = respond(service, &query, &client, &mut random, &Counts::default());
-    let Some(message) = reply.and_then(|octets| Message::from_vec(&octets).ok()) else {
-        return Shown { rcode: String::from("SERVFAIL"), ..Shown::default() };
-    };
+    reply
+        .and_then(|octets| show_reply(&octets))
+        .unwrap_or_else(|| Shown { rcode: String::from("SERVFAIL"), ..Shown::default() })
+}
+
+/// Shows a reply; `None`: it is none.
+pub fn show_reply(octets: &[u8]) -> Option<Shown> {
+    let message = Message::from_vec(octets).ok()?;
     let of_type = |record: &Record| format!("{} {}", type_name(record.record_type().into()), record.data);
-    Shown {
-        rcode: mnemonic(message.metadata.response_code.low()),
+    Some(Shown {
+        rcode: mnemonic(message.metadata.response_code.into()),
         ttl: message.answers.iter().map(|record| record.ttl).min().unwrap_or(0),
         answers: message.answers.iter().map(of_type).collect(),
         authority: message
@@ -59,10 +64,10 @@ pub fn show(service: &Service, name: &Name, rtype: u16, asker: &Asker) -> Shown 
             .iter()
             .map(|record| format!("{} {} {}", record.name, record.ttl, of_type(record)))
             .collect(),
-    }
+    })
 }
 
-fn mnemonic(rcode: u8) -> String {
+fn mnemonic(rcode: u16) -> String {
     match rcode {
         0 => "NOERROR",
         1 => "FORMERR",
@@ -72,6 +77,8 @@ fn mnemonic(rcode: u8) -> String {
         5 => "REFUSED",
         6 => "YXDOMAIN",
         9 => "NOTAUTH",
+        16 => "BADVERS",
+        23 => "BADCOOKIE",
         other => return format!("RCODE{other}"),
     }
     .to_string()

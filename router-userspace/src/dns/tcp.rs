@@ -17,8 +17,9 @@ use tokio::time::sleep;
 
 use super::random::Random;
 use super::server::{Connection, Shared};
-use super::{Client, Transport, respond, sockopt, transfer};
+use super::{Client, Counts, Transport, respond, sockopt, transfer};
 use crate::clock::unix_now;
+use crate::trace::Answered;
 
 mod clients;
 
@@ -236,10 +237,21 @@ impl Conversation {
         if let Some(transfer) = transfer::wanted(&service, query, &client, transfers, counts) {
             return self.transfer(transfer, out).await;
         }
-        let Some(reply) = respond(&service, query, &client, &mut || random.next(), &self.shared.counts)
-        else {
-            return Ok(());
-        };
+        let watch = counts.begin();
+        let reply = respond(&service, query, &client, &mut || random.next(), counts);
+        if let (Some(watch), Ok(peer), Ok(local)) = (watch, self.stream.peer_addr(), self.stream.local_addr())
+        {
+            watch.answered(Answered {
+                at: client.now,
+                outcome: Counts::outcome(),
+                client: peer,
+                server: local,
+                transport: Transport::Tcp,
+                query,
+                reply: reply.as_deref(),
+            });
+        }
+        let Some(reply) = reply else { return Ok(()) };
         let Ok(len) = u16::try_from(reply.len()) else { return Ok(()) };
         out.extend_from_slice(&len.to_be_bytes());
         out.extend_from_slice(&reply);

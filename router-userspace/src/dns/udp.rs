@@ -14,8 +14,9 @@ use super::pulse::Heart;
 use super::random::Random;
 use super::ready::{Ready, Replied};
 use super::server::Shared;
-use super::{Client, Transport, sockopt};
+use super::{Client, Counts, Transport, sockopt};
 use crate::clock::unix_now;
+use crate::trace::Answered;
 
 mod batch;
 
@@ -24,7 +25,7 @@ use batch::Batch;
 /// Pause after an unexpected error, so that one that lasts does not spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Kernel buffer for queries that wait; the system's own limit may make it less.
-const RECEIVE_BUFFER: usize = 4 << 20;
+pub const RECEIVE_BUFFER: usize = 4 << 20;
 /// How often a thread that is asked nothing looks around: for a new service, so that the old one's memory
 /// is free, and for the end, of which it is told by other means as well.
 pub(super) const LOOK_AROUND: Duration = Duration::from_secs(1);
@@ -32,6 +33,8 @@ pub(super) const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// Answers queries on one socket until the server is stopped; what was received is answered all the same, since
 /// nobody else will see it. `room` is the memory for replies that are ready, in octets.
 pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize, heart: &Heart) {
+    // A socket that is bound has one; else samples would name another.
+    let local = socket.local_addr().unwrap_or_else(|_| ([0, 0, 0, 0], 0).into());
     let mut random = Random::new();
     let mut batch = Batch::new();
     let mut ready = Ready::new(shared.services.borrow_and_update().clone(), room);
@@ -56,7 +59,8 @@ pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize, heart: 
             }
         }
         let now = unix_now();
-        batch.answer(|query, source, out| {
+        batch.answer(|message, out| {
+            let (query, source) = (message.octets, message.source);
             if source.port() == 0 {
                 // Nobody can be reached there.
                 shared.counts.add(Counter::ServerDropped);
@@ -65,13 +69,27 @@ pub(super) fn serve(socket: &UdpSocket, mut shared: Shared, room: usize, heart: 
             let client = Client { source: source.ip(), transport: Transport::Udp, now };
             // Every reply over UDP, ready or not, comes by here before it is sent.
             let start = out.len();
+            let watch = shared.counts.begin();
             let replied = ready.respond(query, &client, &mut || random.next(), &shared.counts, out);
-            let Some(Replied { account, parts, .. }) = replied else { return };
-            let limit = ready.service().settings.rate_limit.as_ref();
-            match shared.limiter.judge(limit, &account, client.source, client.now, &shared.counts) {
-                Action::Send => {}
-                Action::Truncate => parts.truncate(start, out),
-                Action::Drop => out.truncate(start),
+            if let Some(Replied { account, parts, .. }) = replied {
+                let limit = ready.service().settings.rate_limit.as_ref();
+                match shared.limiter.judge(limit, &account, client.source, client.now, &shared.counts) {
+                    Action::Send => {}
+                    Action::Truncate => parts.truncate(start, out),
+                    Action::Drop => out.truncate(start),
+                }
+            }
+            if let Some(watch) = watch {
+                let ip = message.local().unwrap_or(local.ip());
+                watch.answered(Answered {
+                    at: now,
+                    outcome: Counts::outcome(),
+                    client: source,
+                    server: SocketAddr::new(ip, local.port()),
+                    transport: Transport::Udp,
+                    query,
+                    reply: out.get(start..).filter(|reply| !reply.is_empty()),
+                });
             }
         });
         batch.send(socket, |error| log::debug!("cannot send a DNS reply: {error}"));

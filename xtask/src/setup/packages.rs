@@ -63,6 +63,8 @@ pub const PROGRAMS: &[Program] = &[
     program("strace", "strace", false),
     program("setpriv", "util-linux", false),
     program("systemd-analyze", "systemd", false), // checks the unit; it need not run
+    program("dnstap-ldns", "dnstap-ldns", false),
+    program("fstrm_capture", "fstrm-bin", false),
 ];
 
 /// Whether this is Debian or made from it, with apt.

@@ -44,6 +44,24 @@ struct Place {
     len: usize,
 }
 
+/// A message that was received.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'b> {
+    pub octets: &'b [u8],
+    pub source: SocketAddr,
+    control: &'b [u8],
+}
+
+impl Message<'_> {
+    /// The local address that it was sent to, where the kernel says.
+    pub fn local(&self) -> Option<IpAddr> {
+        Some(match local_of(self.control)? {
+            Local::V4(address) => address.into(),
+            Local::V6(address, _) => address.into(),
+        })
+    }
+}
+
 /// A reply.
 struct Outgoing {
     octets: Range<usize>,
@@ -107,9 +125,8 @@ impl Batch {
         Ok(count)
     }
 
-    /// Gives each message and its source to `answer`, which puts the reply, if one is due, at the end of the
-    /// buffer.
-    pub fn answer(&mut self, mut answer: impl FnMut(&[u8], SocketAddr, &mut Vec<u8>)) {
+    /// Gives each message to `answer`, which puts the reply, if one is due, at the end of the buffer.
+    pub fn answer(&mut self, mut answer: impl FnMut(Message<'_>, &mut Vec<u8>)) {
         self.out.clear();
         self.replies.clear();
         for (to, (room, place)) in
@@ -117,7 +134,9 @@ impl Batch {
         {
             let Some(source) = place.name.get(..place.name_len).and_then(address) else { continue };
             let start = self.out.len();
-            answer(room.get(..place.len).unwrap_or_default(), source, &mut self.out);
+            let control = place.control.get(..place.control_len).unwrap_or_default();
+            let octets = room.get(..place.len).unwrap_or_default();
+            answer(Message { octets, source, control }, &mut self.out);
             if self.out.len() > start {
                 self.replies.push(Outgoing { octets: start..self.out.len(), to });
             }
@@ -289,9 +308,9 @@ mod tests {
         }
         let mut batch = Batch::new();
         assert_eq!(batch.receive(&server).unwrap(), 4);
-        batch.answer(|query, source, out| {
-            assert_eq!(source, client.local_addr().unwrap());
-            match query {
+        batch.answer(|message, out| {
+            assert_eq!(message.source, client.local_addr().unwrap());
+            match message.octets {
                 // Longer than any datagram.
                 b"1" => out.resize(out.len() + 70_000, 0),
                 b"2" => {}
