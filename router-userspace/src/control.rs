@@ -238,7 +238,7 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             anyhow::bail!(
-                "another agent is listening on {} (end it first, or set server.control)",
+                "another agent is listening on {} (end it first, have it replaced by `xroute upgrade`, or set server.control)",
                 path.display()
             );
         }

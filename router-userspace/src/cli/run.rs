@@ -323,6 +323,8 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
+        // Who waits for something is told at once that it will not come, while there is time to send it.
+        drop((std::mem::take(&mut serving.reloads), serving.upgrade.take()));
         if let Some(handed) = handed {
             let Serving { engine, datapath, manager, tap, .. } = serving;
             tokio::task::block_in_place(|| tap.end());
@@ -343,6 +345,7 @@ impl Run {
             return Ok(());
         }
         log::info!("ending");
+        drop(requests);
         serving.manager.stopping();
         let (fast, ended, detached) = match serving.datapath.take() {
             Some(datapath) if self.keep_attached => {

@@ -195,7 +195,7 @@ fn kept_as(socket: BorrowedFd<'_>) -> anyhow::Result<String> {
     let kind = if socket.r#type()? == Type::DGRAM { "udp" } else { "tcp" };
     Ok(match address.as_socket() {
         Some(address) => format!("xroute-{kind}-{}", address.to_string().replace([':', '[', ']', '%'], "_")),
-        None => String::from("xroute-control"),
+        None => String::from("control"),
     })
 }
 
