@@ -21,7 +21,7 @@ use crate::view::{Geography, Latency};
 
 mod lens;
 mod overlay;
-mod prefix;
+pub(crate) mod prefix;
 mod special;
 mod track;
 
@@ -220,6 +220,21 @@ impl Atlas {
                     .map(|block| (block.first, block.len, location(&self.location_of, 0), true)),
             )
             .map(|(address, len, location, special)| (Ipv6Addr::from_bits(address), len, location, special))
+    }
+
+    /// The IPv4 addresses as consecutive stretches of one location: location, first and last address.
+    pub fn stretches4(&self) -> impl Iterator<Item = (u32, u128, u128)> {
+        self.runs4.stretches().map(|(location, first, last)| (location, first.into(), last.into()))
+    }
+
+    /// The IPv6 addresses, as [`Self::stretches4`].
+    pub fn stretches6(&self) -> impl Iterator<Item = (u32, u128, u128)> {
+        self.runs6.stretches()
+    }
+
+    /// Whether an IPv6 address is looked up as an IPv4 one. A stretch is wholly so or not at all.
+    pub fn is_folded(address: u128) -> bool {
+        special::folding_block(address) != 0
     }
 
     /// Whether the client can make a difference to a profile or to what it nests: if not, no location

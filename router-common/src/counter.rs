@@ -58,7 +58,7 @@ counters! {
     PassExtension = "pass_extension_header",
     /// Not UDP to port 53.
     PassNotDns = "pass_not_dns",
-    /// A source address that nobody can be reached at.
+    /// A source address that nobody can be reached at, this machine's own, or a broadcast address of its networks.
     PassMartian = "pass_martian",
     /// A UDP length other than that of the IP payload.
     PassLength = "pass_length",

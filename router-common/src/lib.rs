@@ -35,6 +35,8 @@ pub mod model;
 #[cfg(feature = "std")]
 pub mod name;
 #[cfg(feature = "std")]
+pub mod plan;
+#[cfg(feature = "std")]
 pub mod share;
 #[cfg(feature = "std")]
 pub mod sim;

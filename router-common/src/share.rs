@@ -39,6 +39,15 @@ impl Share {
         Self(Fraction::Small { over: weight / common, under: total / common })
     }
 
+    /// `part / whole` of large counts, of addresses for one; nothing when the whole is 0.
+    pub fn of_counts(part: u128, whole: u128) -> Self {
+        match (u64::try_from(part), u64::try_from(whole)) {
+            (Ok(part), Ok(whole)) => Self::ratio(part, whole),
+            _ if whole == 0 => Self::zero(),
+            _ => large(BigRational::new(part.into(), whole.into())),
+        }
+    }
+
     /// One share per weight, in their order; all zero when the weights are.
     pub fn from_weights(weights: &[u64]) -> Vec<Self> {
         match weights.iter().try_fold(0u64, |sum, &weight| sum.checked_add(weight)) {
@@ -105,6 +114,17 @@ impl Share {
             }
         }
         large(self.big() - other.big())
+    }
+
+    /// How much of `all` this is; nothing of nothing.
+    pub fn part_of(&self, all: &Self) -> Self {
+        if all.is_zero() {
+            return Self::zero();
+        }
+        match all.0 {
+            Fraction::Small { over, under } => self.mul(&Self(Fraction::Small { over: under, under: over })),
+            Fraction::Large(_) => large(self.big() / all.big()),
+        }
     }
 
     /// The distance between two shares.

@@ -83,6 +83,7 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
         trace::query(context, scratch);
     }
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
+    stats::tally(generation, hit.cell, scratch.clock.now());
     Ok(Verdict::Answer { counter, stale })
 }
 

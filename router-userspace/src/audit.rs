@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::overrides::Changed;
 
@@ -14,7 +14,7 @@ use crate::overrides::Changed;
 pub const FILE: &str = "audit.jsonl";
 
 /// Who did something, as the kernel says of the other end of the control socket.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Who {
     /// Name of the user; of one without a name, `uid 1234`; for the agent's own doing, `xroute`.
     pub user: String,
@@ -38,12 +38,15 @@ pub struct Entry {
     pub at: String,
     /// Who.
     pub who: Who,
-    /// What: `override`, `clear`, `end` or `reload`.
+    /// What: `override`, `drain`, `clear`, `end`, `reload`, `apply` or `rollback`.
     pub what: &'static str,
     /// The change as it was asked for, in words.
     pub asked: String,
     /// Settings that are others now.
     pub changed: Vec<Changed>,
+    /// Of a configuration: what it changed, in short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// When it ends by itself (RFC 3339).
     pub until: Option<String>,
     /// Why.
@@ -94,6 +97,7 @@ mod tests {
                 what: "end",
                 asked: String::from("a\n\"quoted\" line"),
                 changed: Vec::new(),
+                plan: None,
                 until: None,
                 reason: None,
                 generation,

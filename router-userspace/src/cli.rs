@@ -14,10 +14,13 @@ mod change;
 mod check;
 mod client;
 mod complete;
+mod doctor;
+mod drain;
 pub mod exit;
 mod explain;
 mod man;
 mod map;
+mod plan;
 mod probe;
 mod reload;
 mod run;
@@ -48,16 +51,28 @@ enum Command {
     Explain(explain::Explain),
     /// Load the configuration anew; done when the fast path answers from it.
     Reload(reload::Reload),
+    /// Say what another configuration would change: names, endpoints, and which clients' answers.
+    Plan(plan::Plan),
+    /// Put a configuration into service, unless the limits forbid it; done when the fast path answers from it.
+    Apply(plan::Apply),
+    /// List the configurations that served last, and are kept.
+    Generations(plan::Generations),
+    /// Return to one of them; done when the fast path answers from it.
+    Rollback(plan::Rollback),
     /// Say what is known of a client's address, and what profiles make of it.
     Map(map::Map),
     /// Probe an endpoint now, and print exactly what is sent and got.
     Probe(probe::Probe),
     /// Take endpoints out of service and put them back, set weights and dials, while the agent runs.
     Endpoint(change::Endpoint),
+    /// Take endpoints out of the answers, and say when nobody has them in a cache any more.
+    Drain(drain::Drain),
     /// Take whole profiles out of service and put them back, while the agent runs.
     Profile(change::Profile),
     /// Show such changes, and take them away.
     Override(change::Override),
+    /// Look at this machine: what keeps xroute from answering, or from answering fast, and what to do.
+    Doctor(doctor::Doctor),
     /// Start the agent's program anew (another version of it, say) and hand everything over; no query is lost.
     Upgrade(upgrade::Upgrade),
     /// Show profiles, endpoints, their health, and what the paths did.
@@ -116,9 +131,15 @@ pub fn main() -> ExitCode {
         Command::Check(check) => return ended(check.execute(), json),
         Command::Explain(explain) => explain.execute(),
         Command::Reload(reload) => reload.execute(),
+        Command::Plan(plan) => return ended(plan.execute(), json),
+        Command::Apply(apply) => apply.execute(),
+        Command::Generations(generations) => generations.execute(),
+        Command::Rollback(rollback) => rollback.execute(),
         Command::Map(map) => map.execute(),
         Command::Probe(probe) => return ended(probe.execute(), json),
+        Command::Doctor(doctor) => return ended(doctor.execute(), json),
         Command::Endpoint(endpoint) => endpoint.execute(),
+        Command::Drain(drain) => drain.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),

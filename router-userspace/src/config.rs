@@ -23,6 +23,7 @@ mod cookies;
 mod dnstap;
 mod files;
 mod key;
+mod limits;
 mod monitor;
 mod profile;
 mod rate_limit;
@@ -183,6 +184,9 @@ impl Load<'_> {
         if let Some(table) = top.table("dnstap", "[dnstap]") {
             self.server.dnstap = dnstap::read(table);
         }
+        if let Some(table) = top.table("limits", "[limits]") {
+            self.server.limits = limits::read(table);
+        }
         if let Some(table) = top.table("cookies", "[cookies]") {
             let file = self.named(&table, "secret_file");
             let file = file.map(|(path, octets)| (path.display().to_string(), octets));
@@ -232,7 +236,9 @@ impl Load<'_> {
     fn include(&mut self, source: &Arc<Source>, faults: &Faults) {
         let Some(tree) = self.tree(source) else { return };
         let top = Table::new("an included file", source, faults, &tree, 0..0);
-        for key in ["server", "probes", "dnstap", "cookies", "rate_limit", "geo", "latency", "include"] {
+        for key in
+            ["server", "probes", "dnstap", "limits", "cookies", "rate_limit", "geo", "latency", "include"]
+        {
             top.refuse(key, "is allowed in the main file only");
         }
         self.zones_and_profiles(&top);

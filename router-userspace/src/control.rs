@@ -17,15 +17,19 @@ use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use utoipa::IntoParams;
 
+use crate::agent::Basis;
 use crate::audit::Who;
 use crate::dns;
 use crate::explain::{Explanation, Question};
 use crate::map::{MappedAddress, map_address};
+use crate::reload::{Standing, Wanted};
 use crate::settings;
 use crate::trace::Hub;
 
 mod change;
 mod door;
+mod drain;
+mod generations;
 mod openapi;
 mod page;
 mod peer;
@@ -38,6 +42,8 @@ mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use door::{Door, ListenerReport};
+pub use drain::{Drain, DrainReport, DrainsReport, clock};
+pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, PlanWanted, Rollback};
 pub use peer::{Groups, Peer};
 pub use refusal::{ErrorDetail, ErrorReport, Kind};
 pub use report::{
@@ -60,10 +66,14 @@ pub enum Request {
     Readers(oneshot::Sender<Arc<Hub>>),
     /// What the userspace server answers from.
     Service(oneshot::Sender<Arc<dns::Service>>),
-    /// Load the configuration anew; answered when it serves, or with every mistake.
-    Reload(Who, oneshot::Sender<Result<ReloadReport, String>>),
+    /// Put a configuration in place of what runs; answered when it serves, or with every mistake.
+    Load(Who, Wanted, oneshot::Sender<Result<LoadReport, String>>),
+    /// Where the agent stands, to make a plan beside its loop.
+    Standing(oneshot::Sender<(Standing, Basis)>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// What is being drained.
+    Drains(oneshot::Sender<DrainsReport>),
     /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
     Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.
@@ -105,6 +115,7 @@ type Requests = State<mpsc::Sender<Request>>;
 /// root and the admin group. To be served by [`serve_unix`] with the same groups.
 pub fn routes(requests: mpsc::Sender<Request>, groups: Groups) -> Router {
     looks(requests.clone())
+        .merge(generations::routes(requests.clone(), groups.admin.clone()))
         .merge(upgrade::routes(requests.clone(), groups.admin.clone()))
         .merge(change::routes(requests.clone(), groups.admin.clone()))
         .merge(trace::routes(requests, groups.admin.clone()))
@@ -126,6 +137,7 @@ fn looks(requests: mpsc::Sender<Request>) -> Router {
         .route("/v1/map", get(map))
         .route("/metrics", get(metrics))
         .with_state(requests.clone())
+        .merge(generations::read_only(requests.clone()))
         .merge(change::read_only(requests))
 }
 

@@ -6,6 +6,7 @@
 //! prints records for `explain` (`dns/show.rs`) and checks replies in tests.
 
 pub mod agent;
+pub mod answers;
 pub mod audit;
 pub mod cli;
 pub mod clock;
@@ -15,9 +16,12 @@ mod csv;
 pub mod datapath;
 pub mod dns;
 pub mod dnstap;
+pub mod doctor;
+mod drain;
 pub mod explain;
 pub mod fault;
 pub mod feed;
+pub mod generations;
 pub mod geo;
 pub mod handing;
 pub mod latency;
@@ -25,6 +29,7 @@ pub mod map;
 pub mod metrics;
 pub mod overrides;
 mod pattern;
+pub mod plan;
 pub mod privileges;
 pub mod probe;
 pub mod reload;

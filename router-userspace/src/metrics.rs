@@ -11,6 +11,8 @@ use prometheus_client::registry::Registry;
 
 use crate::control::{ListenerReport, ProbesReport, StatusReport, TraceReport};
 
+mod answers;
+
 /// Content type of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -126,6 +128,7 @@ impl Collector for Exposition {
         }
         probes(&report.probes, &mut encoder)?;
         trace(&report.trace, &mut encoder)?;
+        answers::encode(report, &mut encoder)?;
         api(&report.api, &mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "profile_serving_all",
@@ -335,6 +338,10 @@ mod tests {
                     latency_p99_ms: Some(250.0),
                     trouble: Some(String::from("no port")),
                     flaps: 3,
+                    answers_fast: 70,
+                    answers_userspace: 5,
+                    last_answer: Some(1_700_000_000_500),
+                    expected_share: Some(0.75),
                     ..EndpointReport::default()
                 }],
             }],
@@ -372,6 +379,10 @@ mod tests {
             r#"xroute_api_requests_total{listener="http"} 6"#,
             r#"xroute_api_refused_total{listener="http",reason="idle"} 4"#,
             "xroute_generation 7",
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
+            r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="userspace"} 5"#,
+            r#"xroute_endpoint_expected_share{profile="www",endpoint="eu1"} 0.75"#,
+            r#"xroute_endpoint_last_answer_timestamp_seconds{profile="www",endpoint="eu1"} 1700000000.5"#,
             "xroute_generation_age_seconds 40",
             r#"xroute_reloads_total{what="configuration",result="failed"} 2"#,
             r#"xroute_reloads_total{what="data",result="ok"} 3"#,

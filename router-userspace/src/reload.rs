@@ -1,13 +1,66 @@
 //! Making the next generation: reads files and compiles, which can take seconds. Changes nothing that runs.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::agent::{Basis, Draft};
 use crate::clock::unix_now;
-use crate::config;
+use crate::config::{self, Config};
 use crate::feed::{Feed, FeedKind, Stamp, Stamped};
+use crate::generations::{Recorder, Recording, Store};
+use crate::plan::{self, PlanReport};
+
+/// Where a configuration comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The agent's own file.
+    Own,
+    /// Another file.
+    File(PathBuf),
+    /// A kept generation; `None`: the one before that which runs.
+    Generation(Option<u64>),
+}
+
+/// What is wanted in place of what runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The configuration.
+    pub source: Source,
+    /// Also when the limits forbid it.
+    pub force: bool,
+    /// Why, for those who look at it later.
+    pub reason: Option<String>,
+}
+
+impl Wanted {
+    /// The agent's own file, as a signal asks for it.
+    pub fn own() -> Self {
+        Self { source: Source::Own, force: false, reason: None }
+    }
+
+    /// What the audit file and the kept generation call it.
+    pub fn what(&self) -> &'static str {
+        match self.source {
+            Source::Own => "reload",
+            Source::File(_) => "apply",
+            Source::Generation(_) => "rollback",
+        }
+    }
+}
+
+/// Where an agent stands: what a source means for it.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The agent's own configuration file.
+    pub own: PathBuf,
+    /// The generations that are kept.
+    pub store: Store,
+    /// The kept one that runs.
+    pub runs: Option<u64>,
+    /// Serial number of the serving generation.
+    pub generation: u64,
+}
 
 /// A generation that is ready to be put into service, and what it was made from.
 pub struct Ready {
@@ -19,6 +72,20 @@ pub struct Ready {
     pub loaded: Vec<LoadedFeed>,
     /// What making it took.
     pub took: Duration,
+    /// A whole configuration, with what it changes; none when only data files are new.
+    pub configuration: Option<Made>,
+}
+
+/// What a configuration was made from, and what it changes.
+pub struct Made {
+    /// Its file.
+    pub path: PathBuf,
+    /// The kept generation that it is.
+    pub kept: Option<u64>,
+    /// The content of its files.
+    pub recording: Recording,
+    /// Compared with what runs.
+    pub plan: PlanReport,
 }
 
 /// A data file as it was read.
@@ -51,21 +118,123 @@ pub struct Refreshed {
     pub broken: Vec<BrokenFeed>,
 }
 
-/// Reads a configuration with all its files and makes a generation of it.
+/// Reads a configuration with all its files and makes a generation of it. What the limits of what runs forbid is
+/// refused unless it is forced or a return: nothing may be in the way of that.
+///
+/// # Errors
+/// Every mistake, one a line, with file and line; or every limit.
+pub fn configuration(wanted: &Wanted, standing: &Standing, basis: &Basis) -> Result<Ready, String> {
+    let began = Instant::now();
+    let Read { config, path, kept, recording, loaded, notes } = read(&wanted.source, standing)?;
+    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    warnings.extend(notes);
+    let draft = basis
+        .with_configuration(config)
+        .map_err(|refused| prefixed(&called(&path, kept), &refused.to_string()))?;
+    let plan = plan::of_draft(basis, &draft, names(standing, &path, kept));
+    if !plan.exceeded.is_empty() && !wanted.force && kept.is_none() {
+        return Err(forbidden(&plan, "`xroute plan` shows all of it, `xroute apply --force` goes on"));
+    }
+    let configuration = Some(Made { path, kept, recording, plan });
+    Ok(Ready { draft, warnings, loaded, took: began.elapsed(), configuration })
+}
+
+/// Says what would be otherwise with another configuration, and changes nothing.
 ///
 /// # Errors
 /// Every mistake, one a line, with file and line.
-pub fn configuration(path: &Path, basis: &Basis) -> Result<Ready, String> {
-    let began = Instant::now();
+pub fn plan(source: &Source, standing: &Standing, basis: &Basis) -> Result<PlanReport, String> {
+    let Read { config, path, kept, notes, .. } = read(source, standing)?;
+    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    warnings.extend(notes);
+    let draft =
+        basis.planned(config).map_err(|refused| prefixed(&called(&path, kept), &refused.to_string()))?;
+    let plan = plan::of_draft(basis, &draft, names(standing, &path, kept));
+    Ok(PlanReport { warnings, ..plan })
+}
+
+/// A configuration that was read.
+struct Read {
+    config: Config,
+    path: PathBuf,
+    kept: Option<u64>,
+    recording: Recording,
+    loaded: Vec<LoadedFeed>,
+    /// What there is to say besides the warnings.
+    notes: Vec<String>,
+}
+
+fn read(source: &Source, standing: &Standing) -> Result<Read, String> {
     let at = unix_now();
+    let path = match source {
+        Source::Own => &standing.own,
+        Source::File(path) => path,
+        Source::Generation(number) => return read_kept(number_of(*number, standing)?, standing, at),
+    };
     let files = Stamped::default();
-    let config = config::load_from(path, &files).map_err(|errors| errors.to_string())?;
-    let warnings = config.warnings.iter().map(ToString::to_string).collect();
-    let loaded = loaded(&config, &files, at);
-    let draft = basis
-        .with_configuration(config)
-        .map_err(|refused| prefixed(&path.display().to_string(), &refused.to_string()))?;
-    Ok(Ready { draft, warnings, loaded, took: began.elapsed() })
+    let recorder = Recorder::new(&files);
+    let config = config::load_from(path, &recorder).map_err(|errors| errors.to_string())?;
+    let loaded = loaded(&config, |path| files.stamp(path), at);
+    let recording = recorder.recording(&config);
+    Ok(Read { config, path: path.clone(), kept: None, recording, loaded, notes: Vec::new() })
+}
+
+fn read_kept(number: u64, standing: &Standing, at: Duration) -> Result<Read, String> {
+    let kept = standing.store.load(number).map_err(|why| format!("generation {number} is damaged: {why}"))?;
+    let recorder = Recorder::new(&kept);
+    let path = kept.record().config.clone();
+    let config = config::load_from(&path, &recorder)
+        .map_err(|errors| prefixed(&format!("generation {number}"), &errors.to_string()))?;
+    let loaded = loaded(&config, |path| kept.stamp(path), at);
+    let recording = recorder.recording(&config);
+    let changed = kept.changed_since();
+    let note = |path: &PathBuf| {
+        format!("{}: changed since generation {number}; it is used as it is now", path.display())
+    };
+    let notes = changed.iter().map(note).collect();
+    Ok(Read { config, path, kept: Some(number), recording, loaded, notes })
+}
+
+/// The kept generation that is meant.
+fn number_of(number: Option<u64>, standing: &Standing) -> Result<u64, String> {
+    let entries = standing.store.list();
+    let sound = || entries.iter().filter_map(|entry| Some((entry.number, entry.record.as_ref().ok()?)));
+    if let Some(number) = number {
+        if entries.iter().any(|entry| entry.number == number) {
+            return Ok(number);
+        }
+        let known: Vec<String> = sound().map(|(number, _)| number.to_string()).collect();
+        return Err(match known.as_slice() {
+            [] => format!("generation {number} is not kept, nor is another one"),
+            known => format!("generation {number} is not kept; there are {}", known.join(", ")),
+        });
+    }
+    let runs = standing.runs.and_then(|runs| sound().find(|&(number, _)| number == runs));
+    let digest = runs.map(|(_, record)| record.digest());
+    sound()
+        .find(|&(number, record)| {
+            standing.runs.is_none_or(|runs| number < runs) && Some(record.digest()) != digest
+        })
+        .map(|(number, _)| number)
+        .ok_or_else(|| String::from("no earlier generation is kept that is another configuration"))
+}
+
+fn called(path: &Path, kept: Option<u64>) -> String {
+    kept.map_or_else(|| path.display().to_string(), |number| format!("generation {number}"))
+}
+
+/// What both sides of a plan are called.
+fn names(standing: &Standing, path: &Path, kept: Option<u64>) -> (String, String) {
+    (format!("what runs (generation {})", standing.generation), called(path, kept))
+}
+
+/// Why the limits are in the way.
+fn forbidden(plan: &PlanReport, how: &str) -> String {
+    let mut lines = vec![String::from("the limits of what runs forbid it:")];
+    lines.extend(plan.exceeded.iter().map(|line| format!("  {line}")));
+    lines.push(format!("it would be: {}", plan.summary));
+    lines.push(how.to_owned());
+    lines.join("\n")
 }
 
 /// Reads data files anew and makes a generation of them and of the configuration that runs. A broken file
@@ -92,7 +261,22 @@ pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refre
     }
     match basis.with_views(geography, latency) {
         Ok(draft) => {
-            let ready = Ready { draft, warnings: Vec::new(), loaded, took: began.elapsed() };
+            // What a broken table of another program may do is limited as what a configuration may.
+            if basis.ground.settings.limits.any() {
+                let plan = plan::of_draft(basis, &draft, (String::new(), String::new()));
+                if !plan.exceeded.is_empty() {
+                    let why =
+                        forbidden(&plan, "`xroute plan` shows all of it, `xroute reload --force` takes it");
+                    let refused = loaded.iter().map(|loaded| BrokenFeed {
+                        kind: loaded.feed.kind,
+                        why: prefixed(&loaded.feed.path.display().to_string(), &why),
+                    });
+                    broken.extend(refused);
+                    return Refreshed { ready: None, broken };
+                }
+            }
+            let took = began.elapsed();
+            let ready = Ready { draft, warnings: Vec::new(), loaded, took, configuration: None };
             Refreshed { ready: Some(ready), broken }
         }
         Err(refused) => {
@@ -106,12 +290,12 @@ pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refre
     }
 }
 
-/// The data files of a configuration that was just read through `files`, at a time since the epoch.
-pub fn loaded(config: &config::Config, files: &Stamped, at: Duration) -> Vec<LoadedFeed> {
+/// The data files of a configuration that was just read, at a time since the epoch, with what they looked like then.
+pub fn loaded(config: &Config, stamp: impl Fn(&Path) -> Option<Stamp>, at: Duration) -> Vec<LoadedFeed> {
     let load = |feed: &Feed| LoadedFeed {
         feed: feed.clone(),
         rows: feed.rows(&config.geography, &config.latency),
-        stamp: files.stamp(&feed.path),
+        stamp: stamp(&feed.path),
         at,
     };
     config.feeds.iter().map(load).collect()
@@ -155,6 +339,15 @@ monitor = "off"
   region = "us"
 "#;
 
+    fn standing(path: &Path) -> Standing {
+        let store = Store::new(&path.with_file_name("state"));
+        Standing { own: path.to_owned(), store, runs: None, generation: 1 }
+    }
+
+    fn from(path: &Path, agent: &Agent) -> Result<Ready, String> {
+        configuration(&Wanted::own(), &standing(path), &agent.basis())
+    }
+
     fn setup() -> (tempfile::TempDir, std::path::PathBuf, Agent) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("xroute.toml");
@@ -171,7 +364,7 @@ monitor = "off"
         let (folder, path, agent) = setup();
         let refused = |text: &str| {
             std::fs::write(&path, text).expect("writable");
-            match configuration(&path, &agent.basis()) {
+            match from(&path, &agent) {
                 Ok(_) => panic!("accepted:\n{text}"),
                 Err(why) => why,
             }
@@ -195,7 +388,7 @@ monitor = "off"
             "listen = [\"192.0.2.53:53\"]\nvlans = [7]\nstale = \"pass\"\nedns_size = 600",
         );
         std::fs::write(&path, text).expect("writable");
-        let ready = configuration(&path, &agent.basis()).expect("accepted");
+        let ready = from(&path, &agent).expect("accepted");
         assert_eq!(ready.draft.settings().vlans, [7]);
         assert_eq!(ready.draft.settings().dns.edns_size, 600);
         assert_eq!(ready.draft.settings().stale, crate::settings::Stale::Pass);
@@ -225,7 +418,7 @@ monitor = "off"
             (cookies(TEXT, false), 0),
         ] {
             std::fs::write(&path, &text).expect("writable");
-            let ready = configuration(&path, &agent.basis()).expect("accepted");
+            let ready = from(&path, &agent).expect("accepted");
             assert_eq!(ready.draft.tables().generation.flags, expected, "{text}");
         }
     }
@@ -246,5 +439,35 @@ monitor = "off"
         let kinds = BTreeSet::from([FeedKind::GeoOverrides]);
         let refreshed = feeds(&both, &kinds, &agent.basis());
         assert!(refreshed.ready.is_none());
+    }
+
+    #[test]
+    fn limits_bound_configurations_and_data_files_alike() {
+        let (folder, path, _) = setup();
+        let text = format!("{TEXT}[limits]\nprofile_moved_max = 0.001\n");
+        std::fs::write(&path, &text).expect("writable");
+        let agent = Agent::new(config::load(&path).expect("valid"), HealthView::default()).expect("compiles");
+        // The new file's own limits do not count.
+        let other = text.replace("192.0.2.1\"", "192.0.2.9\"").replace("0.001", "1");
+        std::fs::write(&path, &other).expect("writable");
+        let why = from(&path, &agent).err().expect("refused");
+        let lines: Vec<&str> = why.lines().collect();
+        assert_eq!(lines[0], "the limits of what runs forbid it:");
+        assert!(lines[1].starts_with("  profile_moved_max = 0.001: www "), "{why}");
+        assert!(lines[2].starts_with("it would be: endpoints +0 -0 ~1, 1 settings, "), "{why}");
+        let wanted = Wanted { force: true, ..Wanted::own() };
+        let ready = configuration(&wanted, &standing(&path), &agent.basis()).expect("forced");
+        let plan = ready.configuration.expect("a configuration").plan;
+        assert_eq!(plan.exceeded.len(), 1);
+        // A table that would send 10.0.0.0/8 elsewhere.
+        let table = folder.path().join("latency.csv");
+        std::fs::write(&table, "10.0.0.0/8,eu,9\n10.0.0.0/8,us,5\n").expect("writable");
+        let feed = Feed { kind: FeedKind::LatencyTable, path: table };
+        let kinds = BTreeSet::from([FeedKind::LatencyTable]);
+        let refreshed = feeds(&[feed], &kinds, &agent.basis());
+        assert!(refreshed.ready.is_none());
+        let why = &refreshed.broken[0].why;
+        assert!(why.contains("latency.csv: the limits of what runs forbid it:\n"), "{why}");
+        assert!(why.contains("profile_moved_max = 0.001: www 0.5 %"), "{why}");
     }
 }

@@ -11,12 +11,14 @@ use router_common::name::Name;
 mod cookies;
 mod dnstap;
 mod key;
+mod limits;
 mod rate_limit;
 mod secondaries;
 
 pub use cookies::{Cookies, Secret};
 pub use dnstap::{Dnstap, DnstapTarget};
 pub use key::{Algorithm, Key};
+pub use limits::ChangeLimits;
 pub use rate_limit::RateLimit;
 pub use secondaries::{Allowed, Notified, Secondaries};
 
@@ -155,6 +157,8 @@ pub struct Server {
     pub probes: Probes,
     /// `[dnstap]`; `None`: none.
     pub dnstap: Option<Dnstap>,
+    /// `[limits]`.
+    pub limits: ChangeLimits,
 }
 
 impl Default for Server {
@@ -174,6 +178,7 @@ impl Default for Server {
             dns: Arc::default(),
             probes: Probes::default(),
             dnstap: None,
+            limits: ChangeLimits::default(),
         }
     }
 }

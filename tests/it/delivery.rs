@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use router_tests::delivery::{Host, Refusal, deliver};
 use router_tests::invariants::hex;
-use router_tests::kernel::{SERVICE4, SERVICE6};
+use router_tests::kernel::{LOCALS4, SERVICE4, SERVICE6};
 use router_tests::mutation::Recipe;
 use router_tests::netns::{Namespace, need_netns};
 use router_tests::packet::Frame;
@@ -30,10 +30,12 @@ fn netns_a_kernel_delivers_what_the_model_says() {
     let (host, sender) = (Namespace::new(), Namespace::new());
     host.sh(&format!(
         "ip link add xr0 address 02:00:00:00:00:01 type veth peer name xr1 netns {}
-         echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/default/rp_filter
+         echo 2 > /proc/sys/net/ipv4/conf/all/rp_filter
          ip link set xr0 up; ip addr add {SERVICE4}/32 dev xr0; ip addr add {SERVICE6}/128 dev xr0 nodad
+         ip addr add {local}/24 dev xr0
          ip route add default dev xr0; ip -6 route add default dev xr0",
-        sender.path()
+        sender.path(),
+        local = LOCALS4[0],
     ));
     sender.sh("ip link set xr1 up");
     // A kernel may be without VLAN devices; then it refuses all tags.
@@ -81,6 +83,7 @@ impl Wire {
             mac: [2, 0, 0, 0, 0, 1],
             vlans,
             addresses: vec![SERVICE4.into(), SERVICE6.into()],
+            locals: LOCALS4.to_vec(),
             port: 53,
         };
         let mut tally = Tally::default();

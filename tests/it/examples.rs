@@ -22,6 +22,18 @@ fn every_example_loads_without_a_warning() {
     assert!(loaded > 0);
 }
 
+/// The configuration that the package brings: valid, and it attaches, probes and sends to nothing.
+#[test]
+fn the_packages_configuration_is_quiet() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/xroute.toml");
+    let config = config::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.warnings, []);
+    assert!(config.server.interfaces.is_empty());
+    assert!(config.server.listen.iter().all(|address| address.ip().is_loopback()));
+    assert!(router_userspace::probe::targets_of(&config.model).is_empty());
+    assert!(config.server.dns.secondaries.is_empty());
+}
+
 /// The first configuration of the README is what people copy.
 #[test]
 fn the_readme_begins_with_a_configuration_that_loads_without_a_warning() {

@@ -10,6 +10,7 @@ mod corpus;
 mod datapath;
 mod delivery;
 mod differential;
+mod doctor;
 mod examples;
 mod health;
 mod large;

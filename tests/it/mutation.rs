@@ -18,7 +18,7 @@ use router_common::tables::Frontage;
 use router_tests::delivery::{Datagram, Host, deliver};
 use router_tests::fuzz::{FULL_SERVICE, SERVICE, frontage};
 use router_tests::invariants::{self, hex};
-use router_tests::kernel::image;
+use router_tests::kernel::{LOCALS4, image};
 use router_tests::mutation::{Made, Recipe};
 use router_tests::need_bpf;
 use router_tests::packet::parse;
@@ -129,6 +129,7 @@ impl Both {
         let compiled = compile(&service.snapshot, &frontage, || [keys.draw(), keys.draw()], 1).unwrap();
         let mut program = ProgRun::load().unwrap();
         program.activate(&image(&compiled.tables)).unwrap();
+        program.set_locals(&LOCALS4);
         Self { service, program, host: host(frontage) }
     }
 
@@ -206,7 +207,13 @@ impl Both {
 
 /// The host that the packets are for.
 fn host(frontage: Frontage) -> Host {
-    Host { mac: frontage.interfaces[0].mac, vlans: frontage.vlans, addresses: frontage.addresses, port: 53 }
+    Host {
+        mac: frontage.interfaces[0].mac,
+        vlans: frontage.vlans,
+        addresses: frontage.addresses,
+        locals: LOCALS4.to_vec(),
+        port: 53,
+    }
 }
 
 /// What a server answers with when chance gives it `random`.

@@ -16,6 +16,8 @@ pub struct Host {
     pub vlans: Vec<u16>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+    /// Other IPv4 addresses of this host, and the broadcast addresses of its networks.
+    pub locals: Vec<Ipv4Addr>,
     /// The port that the server listens on.
     pub port: u16,
 }
@@ -47,7 +49,8 @@ pub enum Refusal {
     /// Not looked at further, and a kernel may deliver it: a fragment, IPv4 options, IPv6 extension headers, a
     /// source in 0/8, 240/4 or `::ffff:0:0/96`, the source `::` or our own IPv6 address.
     Unusual,
-    /// A source that nobody has (RFC 1122 §3.2.1.3, RFC 4291 §2.5 and §2.7), or that is ours.
+    /// A source that nobody has (RFC 1122 §3.2.1.3, RFC 4291 §2.5 and §2.7), or that is ours. A kernel without
+    /// `rp_filter` delivers what comes from the broadcast address of its network, and cannot answer it.
     Source,
     /// An address of somebody else.
     Destination,
@@ -108,7 +111,7 @@ fn deliver_ipv4(host: &Host, packet: &[u8]) -> Result<Datagram, Refusal> {
     if matches!(source.octets()[0], 0 | 240..) && !nobody {
         return Err(Refusal::Unusual);
     }
-    if nobody || host.addresses.contains(&source.into()) {
+    if nobody || host.addresses.contains(&source.into()) || host.locals.contains(&source) {
         return Err(Refusal::Source);
     }
     if !host.addresses.contains(&destination.into()) {

@@ -18,6 +18,9 @@ use crate::subject::{Answer, Question, Subject};
 const QUERIES: usize = 400;
 /// Our service address.
 pub const SERVICE4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
+/// Another address of the host, and the broadcast address of its network, a /24; sources of good queries
+/// are in it.
+pub const LOCALS4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 2, 9), Ipv4Addr::new(10, 1, 2, 255)];
 /// Our service address.
 pub const SERVICE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53);
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{ArrayOfMaps, Map, MapData};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
-use router_common::abi::{self, Answer, Cell, Control, Generation, Line, LocationEntry, Owner, map};
+use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Locals, LocationEntry, Owner, map};
 use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
 
@@ -69,6 +70,7 @@ pub struct ProgRun {
     answers: Table<u64>,
     cells: Table<Cell>,
     lines: Table<Line>,
+    locals: Table<Locals>,
 }
 
 /// What a run made of a packet.
@@ -105,7 +107,7 @@ impl ProgRun {
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
-        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES] {
+        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::TALLIES] {
             loader.map_max_entries(name, half * 2);
         }
         let mut ebpf = loader.load(OBJECT).context("the object does not load")?;
@@ -119,6 +121,7 @@ impl ProgRun {
             answers: Table::of(&ebpf, map::ANSWERS, half as usize * 2)?,
             cells: Table::of(&ebpf, map::CELLS, half as usize * 2)?,
             lines: Table::of(&ebpf, map::LINES, half as usize * 2)?,
+            locals: Table::of(&ebpf, map::LOCALS, 1)?,
             cpus: aya::util::nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
             ebpf,
             half,
@@ -136,7 +139,7 @@ impl ProgRun {
         let mut generation = image.generation;
         (generation.owners, generation.owner_mask) = (base, image.owners.len() as u32 - 1);
         (generation.regions, generation.answers) = (base * 4, base);
-        (generation.cells, generation.lines) = (base, base);
+        (generation.cells, generation.lines, generation.tallies) = (base, base, base);
         let at = base as usize;
         self.owners.write(at, &image.owners)?;
         self.regions.write(at, &image.regions)?;
@@ -167,6 +170,16 @@ impl ProgRun {
             self.ebpf.map_mut(name).with_context(|| format!("no {name}"))?.try_into()?;
         outer.set(half.into(), &trie, 0)?;
         Ok(())
+    }
+
+    /// Sets the machine's own addresses and broadcast addresses, at most [`abi::MAX_LOCALS`].
+    pub fn set_locals(&mut self, addresses: &[Ipv4Addr]) {
+        let mut locals = Locals { count: addresses.len() as u32, ..Locals::EMPTY };
+        for (place, address) in locals.addresses.iter_mut().zip(addresses) {
+            *place = address.octets();
+            locals.filter |= Locals::bit(u32::from(*address));
+        }
+        self.locals.store(0, locals);
     }
 
     /// Sets the control word.
@@ -207,6 +220,20 @@ impl ProgRun {
         };
         let fd = counters.fd().as_fd();
         (0..Counter::FAST as u32).map(|index| Ok(raw::lookup(fd, index, self.cpus)?.iter().sum())).collect()
+    }
+
+    /// A tally of a half: answers, and nanoseconds of `CLOCK_MONOTONIC` of the last one.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn tally(&self, half: u8, tally: u32) -> Result<(u64, u64)> {
+        let Some(Map::PerCpuArray(tallies)) = self.ebpf.map(map::TALLIES) else {
+            anyhow::bail!("no tallies")
+        };
+        let index = u32::from(half) * self.half + tally;
+        let words = raw::lookup(tallies.fd().as_fd(), index, self.cpus * 2)?;
+        let last = words.iter().skip(1).step_by(2).max().copied().unwrap_or_default();
+        Ok((words.iter().step_by(2).sum(), last))
     }
 
     /// Instructions that the verifier walked through.

@@ -21,9 +21,7 @@ pub fn run() -> Result<()> {
         .filter_map(|licence| licence.as_str())
         .collect();
 
-    let metadata =
-        shell::output(shell::cargo().args(["metadata", "--format-version", "1", "--locked", "--quiet"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("`cargo metadata` printed no JSON")?;
+    let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("`cargo metadata` names no packages")?;
     let mut refused = Vec::new();
     for package in packages {
@@ -39,6 +37,13 @@ pub fn run() -> Result<()> {
     }
     println!("{} packages, every licence allowed by deny.toml", packages.len());
     Ok(())
+}
+
+/// What `cargo metadata` says of the workspace and all its dependencies.
+pub fn metadata() -> Result<Value> {
+    let text =
+        shell::output(shell::cargo().args(["metadata", "--format-version", "1", "--locked", "--quiet"]))?;
+    serde_json::from_str(&text).context("`cargo metadata` printed no JSON")
 }
 
 /// Whether an SPDX expression can be satisfied with the allowed licences. `/` is the old way to write OR.

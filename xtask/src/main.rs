@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod demo;
+mod dist;
 mod fuzz;
 mod interrupt;
 mod leftovers;
@@ -67,6 +68,13 @@ enum Task {
         #[arg(long, value_name = "PATH")]
         binary: Option<PathBuf>,
     },
+    /// Make a Debian package and an archive in target/dist, with their checksums.
+    Dist {
+        /// Make a package of the debug build, look at it with lintian, and install, run, upgrade, remove and purge it
+        /// on a copy of this machine.
+        #[arg(long)]
+        check: bool,
+    },
     /// Format, clippy for host and BPF, documentation, tidy, licences: what CI checks besides the tests.
     Lint,
     /// Check the project's own rules: who may name what, and how long a file is.
@@ -98,6 +106,8 @@ fn main() -> ExitCode {
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),
+        Task::Dist { check: true } => dist::check(),
+        Task::Dist { check: false } => dist::run(),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Licences => licences::run(),

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
+mod cargo_deb;
 mod linker;
 mod packages;
 mod toolchain;
@@ -52,6 +53,11 @@ pub fn install_package(package: &str) -> Result<()> {
         bail!("only Debian's packages are installed by us");
     }
     packages::install(&[package])
+}
+
+/// cargo-deb, built when it is not there.
+pub fn cargo_deb() -> Result<PathBuf> {
+    cargo_deb::ensure(&directory()?)
 }
 
 /// Builds the agent and returns where it is.

@@ -14,7 +14,7 @@ pub(super) fn around(address: u128, first: u128, last: u128, bits: u8) -> u8 {
 }
 
 /// The fewest aligned prefixes that make up `first..=last`, ascending: address and length.
-pub(super) fn cut(first: u128, last: u128, bits: u8) -> impl Iterator<Item = (u128, u8)> {
+pub(crate) fn cut(first: u128, last: u128, bits: u8) -> impl Iterator<Item = (u128, u8)> {
     let mut next = (first <= last).then_some(first);
     std::iter::from_fn(move || {
         let start = next?;

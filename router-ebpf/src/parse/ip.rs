@@ -1,6 +1,6 @@
 //! IPv4 and IPv6.
 
-use router_common::abi::{Generation, MAX_ADDRESSES};
+use router_common::abi::{Generation, Locals, MAX_ADDRESSES, MAX_LOCALS};
 use router_common::counter::Counter;
 use router_common::lookup::Client;
 use router_common::verdict::Verdict;
@@ -9,6 +9,7 @@ use router_common::wire::{
     is_extension_header, is_martian_ipv4, is_martian_ipv6,
 };
 
+use crate::maps::LOCALS;
 use crate::packet::Packet;
 
 /// What the rest must know of the IP header.
@@ -55,7 +56,7 @@ fn read_ipv4(packet: &Packet, generation: &Generation, offset: u32) -> Result<Ip
     if ip.number::<6>() & IPV4_FRAGMENT != 0 {
         return Err(Verdict::Pass(Counter::PassFragment));
     }
-    if is_martian_ipv4(u32::from_be(source)) || is_service_ipv4(generation, source) {
+    if is_martian_ipv4(u32::from_be(source)) || is_service_ipv4(generation, source) || is_local(source) {
         return Err(Verdict::Pass(Counter::PassMartian));
     }
     if ip.u8::<9>() != UDP {
@@ -111,6 +112,23 @@ fn is_service_ipv4(generation: &Generation, address: u32) -> bool {
     let mut i = 0;
     while i < MAX_ADDRESSES && i < generation.ipv4_count as usize {
         if generation.ipv4_words()[i] == address {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// Whether an address, in the order of memory, is one of the machine's or a broadcast address of its networks.
+#[inline(always)]
+fn is_local(address: u32) -> bool {
+    let Some(locals) = LOCALS.get(0) else { return false };
+    if locals.filter & Locals::bit(u32::from_be(address)) == 0 {
+        return false;
+    }
+    let mut i = 0;
+    while i < MAX_LOCALS && i < locals.count as usize {
+        if locals.words()[i] == address {
             return true;
         }
         i += 1;

@@ -114,6 +114,14 @@ impl Basis {
         if !fixed.is_empty() {
             return Err(Refused::Restart(fixed));
         }
+        self.planned(config)
+    }
+
+    /// As [`Basis::with_configuration`], for a draft that is only looked at: it may ask for what needs a restart.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn planned(&self, config: Config) -> Result<Draft, Refused> {
         let health = Arc::new(carried(&self.snapshot, &config.model));
         let Config { server, model, geography, latency, .. } = config;
         let ground = Ground {
@@ -174,6 +182,11 @@ impl Draft {
         let snapshot = Snapshot { model, atlas, health };
         let compiled = compile(&snapshot, &frontage, seed, 1)?;
         Ok(Self { ground, frontage, snapshot, compiled, carried: None })
+    }
+
+    /// What it is made of.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
     }
 
     /// The settings it asks for.
@@ -245,6 +258,7 @@ impl Agent {
         let Ground { settings, base, overrides, geography, latency } = ground;
         let before = Arc::clone(&snapshot.health);
         self.monitors.rebuild(&snapshot.model, now);
+        self.tallies = Arc::new(self.answered.tallies(&snapshot.model));
         self.settings = settings;
         self.base = base;
         self.overrides = overrides;
@@ -263,14 +277,14 @@ impl Agent {
             .collect();
         self.snapshot.health = Arc::new(view);
         effects.extend(self.write(&changed)?);
-        effects.push(Effect::Serve(Arc::new(self.service())));
+        effects.push(Effect::Serve(Arc::new(self.serving())));
         effects.push(Effect::Probe(targets_of(&self.snapshot.model)));
         Ok(effects)
     }
 }
 
 /// The keys of `[server]` that are set up once, at the start, and differ.
-fn fixed(runs: &Server, asked: &Server) -> Vec<(&'static str, String, String)> {
+pub(crate) fn fixed(runs: &Server, asked: &Server) -> Vec<(&'static str, String, String)> {
     let keys = [
         ("interfaces", format!("{:?}", runs.interfaces), format!("{:?}", asked.interfaces)),
         ("xdp_mode", mode(runs), mode(asked)),

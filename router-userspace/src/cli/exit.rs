@@ -25,24 +25,34 @@ pub enum Exit {
     NotPermitted = 4,
     /// The agent was asked, and no reply came.
     Unanswered = 5,
+    /// `plan --exit-code`: something would change.
+    Changes = 6,
 }
 
 impl Exit {
     /// All, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Done, Self::Failed, Self::Usage, Self::Unreachable, Self::NotPermitted, Self::Unanswered];
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::Failed,
+        Self::Usage,
+        Self::Unreachable,
+        Self::NotPermitted,
+        Self::Unanswered,
+        Self::Changes,
+    ];
 
     /// What it means, in one sentence of help and manual pages.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done; after a change: the fast path shows it; `probe`: healthy",
             Self::Failed => {
-                "failed, or refused by the agent; nothing is changed; `check`: not valid; `probe`: not healthy"
+                "failed, or refused by the agent; nothing is changed; `check`: not valid; `probe`: not healthy; `doctor`: a failure was found"
             }
             Self::Usage => "the command line is not understood",
             Self::Unreachable => "no agent listens on the control socket",
             Self::NotPermitted => "this user may not ask the agent, or change nothing",
             Self::Unanswered => "the agent did not reply in time or broke off: a change may have been made",
+            Self::Changes => "`plan --exit-code`: something would change",
         }
     }
 
@@ -55,6 +65,7 @@ impl Exit {
             Self::Unreachable => "unreachable",
             Self::NotPermitted => "not_permitted",
             Self::Unanswered => "unanswered",
+            Self::Changes => "changes",
         }
     }
 }
@@ -180,7 +191,7 @@ mod tests {
 
     #[test]
     fn statuses_are_what_scripts_know() {
-        assert_eq!(Exit::ALL.map(|exit| exit as u8), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(Exit::ALL.map(|exit| exit as u8), [0, 1, 2, 3, 4, 5, 6]);
         let table = table();
         for exit in Exit::ALL {
             assert!(table.contains(&format!("  {}  {}", exit as u8, exit.meaning())), "{table}");

@@ -12,20 +12,22 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
+use crate::answers::{Answers, Shares, UNDER_WAY};
 use crate::audit::Who;
 use crate::clock::unix_now;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::datapath::{self, Datapath, Options, Start};
-use crate::feed::Stamped;
 use crate::handing::Taken;
 use crate::probe::{Engine, Limits, Observed, targets_of};
-use crate::reload::LoadedFeed;
+use crate::reload::{LoadedFeed, Wanted};
 use crate::systemd::{self, Notify};
-use crate::{control, dns, privileges, reload, settings};
+use crate::{control, dns, privileges, settings};
 
+mod answers;
 mod changes;
 mod descriptors;
 mod feeds;
+mod keeping;
 mod liveness;
 mod reloads;
 mod serving;
@@ -37,6 +39,7 @@ mod tap;
 mod upgrade;
 
 use feeds::Feeds;
+use keeping::Keeping;
 use liveness::Manager;
 use reloads::Reloads;
 use serving::{Serving, room};
@@ -62,6 +65,7 @@ struct Begun {
     program: Program,
     config: Config,
     loaded: Vec<LoadedFeed>,
+    from: keeping::From,
     sockets: Sockets,
     notify: Notify,
 }
@@ -103,7 +107,7 @@ impl Run {
         given: Vec<systemd::Given>,
         before: Option<&mut Predecessor>,
     ) -> anyhow::Result<Begun> {
-        let (config, loaded) = self.load()?;
+        let keeping::Start { config, loaded, from } = keeping::start(&self.config)?;
         for warning in &config.warnings {
             log::warn!("{warning}");
         }
@@ -133,7 +137,7 @@ impl Run {
                 self.config.display()
             );
         }
-        Ok(Begun { program, config, loaded, sockets, notify })
+        Ok(Begun { program, config, loaded, from, sockets, notify })
     }
 
     fn go_on(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
@@ -147,47 +151,32 @@ impl Run {
         self.pin_dir.clone().unwrap_or_else(datapath::default_directory)
     }
 
-    fn load(&self) -> anyhow::Result<(Config, Vec<LoadedFeed>)> {
-        let files = Stamped::default();
-        let at = unix_now();
-        match config::load_from(&self.config, &files) {
-            Ok(config) if config.server.listen.is_empty() => bail!(
-                "{}: nothing to listen on: [server] needs listen = [\"192.0.2.53:53\"]",
-                self.config.display()
-            ),
-            Ok(config) => {
-                let loaded = reload::loaded(&config, &files, at);
-                Ok((config, loaded))
-            }
-            Err(errors) => bail!("{} is not valid\n{errors}", self.config.display()),
-        }
-    }
-
     async fn run(&self, begun: Begun, before: &mut Option<Predecessor>) -> anyhow::Result<()> {
-        let Begun { program, config, loaded, mut sockets, notify } = begun;
+        let Begun { program, config, loaded, from, mut sockets, notify } = begun;
         let started = Instant::now();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut agent = state::resume(config)?;
+        let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
-        let to_keep = sockets.to_keep()?;
+        let to_keep = sockets.take_to_keep()?;
         let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
-        let (serve, services) = watch::channel(Arc::new(agent.service()));
+        let (serve, services) = watch::channel(Arc::new(agent.serving()));
         let lock = before.as_mut().and_then(|before| before.lock.take());
-        let (server, datapath) = if before.is_some() {
+        let (server, (datapath, answers)) = if before.is_some() {
             // What can fail comes first: the old agent reads from the sockets meanwhile.
-            let datapath = self.attach(&settings, &mut agent, lock)?;
+            let attached = self.attach(&settings, &mut agent, lock, true)?;
             let services_now = services;
-            serve.send_replace(Arc::new(agent.service()));
-            (dns::serve_on(listening, services_now, Arc::clone(&counts)).await?, datapath)
+            serve.send_replace(Arc::new(agent.serving()));
+            (dns::serve_on(listening, services_now, Arc::clone(&counts)).await?, attached)
         } else {
             let server = dns::serve_on(listening, services, Arc::clone(&counts)).await?;
-            let datapath = self.attach(&settings, &mut agent, None)?;
-            (server, datapath)
+            let attached = self.attach(&settings, &mut agent, None, false)?;
+            (server, attached)
         };
         let mut tap = Tap::new(Arc::clone(counts.readers()));
         if before.is_none() {
@@ -238,6 +227,10 @@ impl Run {
                 drop(gone_in);
             }
         }
+        // Not before: until then the old agent may have to go on with what is kept.
+        let serial =
+            datapath.as_ref().map_or(agent.compiled().tables.generation.serial, Datapath::active_generation);
+        let keeping = Keeping::new(store, &agent, from, serial);
         let mut serving = Serving {
             config: self.config.clone(),
             agent,
@@ -247,7 +240,10 @@ impl Run {
             engine,
             feeds,
             reloads: Reloads::default(),
-            keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeper: Keeper::new(&settings.state_dir),
+            keeping,
+            answers,
+            shares: Shares::default(),
             manager,
             program,
             control_stays,
@@ -258,6 +254,7 @@ impl Run {
             started,
             loaded_at: unix_now(),
         };
+        serving.answers_from_another();
         let mut renewal = tokio::time::interval(RENEWAL);
         let mut ends = tokio::time::interval(ENDS);
         let mut looks = tokio::time::interval(serving.manager.interval());
@@ -267,8 +264,11 @@ impl Run {
             tokio::select! {
                 _ = terminate.recv() => break None,
                 _ = interrupt.recv() => break None,
-                _ = hangup.recv() => serving.reload(Who::agent(), None),
-                _ = renewal.tick() => serving.keep_up()?,
+                _ = hangup.recv() => serving.load(Wanted::own(), Who::agent(), None),
+                _ = renewal.tick() => {
+                    serving.keep_up()?;
+                    serving.follow_shares();
+                }
                 _ = ends.tick() => serving.end_overrides(),
                 _ = looks.tick() => {
                     let generation = status::generation(&serving);
@@ -293,7 +293,10 @@ impl Run {
                     serving.make_next();
                 }
                 made = serving.reloads.made() => serving.made(made)?,
-                () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
+                () = serving.keeper.due() => {
+                    let answers = serving.kept_answers();
+                    serving.keeper.write(serving.agent.kept(), answers);
+                }
                 message = Upgrade::hear(&mut serving.upgrade) => {
                     let descriptors = || {
                         let of_api = api_sockets.iter().map(OwnedFd::try_clone);
@@ -310,9 +313,9 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, manager, tap, .. } = serving;
-        tokio::task::block_in_place(|| tap.end());
         if let Some(handed) = handed {
+            let Serving { engine, datapath, manager, tap, .. } = serving;
+            tokio::task::block_in_place(|| tap.end());
             log::info!("process {} serves from now on; ending", handed.pid);
             // Who asks this process now is told so.
             drop(requests);
@@ -330,15 +333,26 @@ impl Run {
             return Ok(());
         }
         log::info!("ending");
-        manager.stopping();
-        engine.shutdown().await;
-        match datapath {
-            Some(datapath) if self.keep_attached => datapath.keep(),
-            Some(datapath) => datapath.detach()?,
-            None => {}
-        }
+        serving.manager.stopping();
+        let (fast, ended, detached) = match serving.datapath.take() {
+            Some(datapath) if self.keep_attached => {
+                let fast = datapath.tallies();
+                datapath.keep();
+                (fast.ok(), answers::Ended::Attached, Ok(()))
+            }
+            Some(datapath) => {
+                let (detached, fast) = datapath.detach_and_count();
+                (fast.ok(), answers::Ended::Detached, detached)
+            }
+            None => (None, answers::Ended::Detached, Ok(())),
+        };
         server.stop().await;
-        keeper.end(agent.kept()).await;
+        let last = serving.last_answers(fast.as_ref(), ended);
+        let Serving { engine, keeper, agent, tap, .. } = serving;
+        tokio::task::block_in_place(|| tap.end());
+        engine.shutdown().await;
+        keeper.end(agent.kept(), last).await;
+        detached?;
         if !control_stays {
             // Nobody can connect any more; a file that is gone already is no matter.
             let _ = std::fs::remove_file(&settings.control);
@@ -352,10 +366,14 @@ impl Run {
         settings: &settings::Server,
         agent: &mut Agent,
         lock: Option<OwnedFd>,
-    ) -> anyhow::Result<Option<Datapath>> {
+        handed_over: bool,
+    ) -> anyhow::Result<(Option<Datapath>, Answers)> {
+        let saved = state::answers(&settings.state_dir);
+        // One that hands over goes on answering until this one does.
+        let until = || if handed_over { unix_now() + UNDER_WAY } else { unix_now() };
         if settings.interfaces.is_empty() {
             log::info!("no interfaces: the userspace server answers everything");
-            return Ok(None);
+            return Ok((None, Answers::resume(saved, None, until())));
         }
         let options = Options {
             interfaces: &settings.interfaces,
@@ -364,11 +382,8 @@ impl Run {
             stale: settings.stale,
             lease: LEASE,
         };
-        let tables = &agent.compiled().tables;
-        let (datapath, start) = match lock {
-            Some(lock) => Datapath::inherit(&options, tables, lock)?,
-            None => Datapath::open(&options, tables)?,
-        };
+        let counted = saved.as_ref().map(|saved| saved.counted.clone()).unwrap_or_default();
+        let (datapath, start) = Datapath::open_after(&options, &agent.compiled().tables, counted, lock)?;
         match start {
             Start::Fresh => log::info!("fast path: started"),
             Start::Adopted => log::info!("fast path: adopted what was running"),
@@ -387,7 +402,8 @@ impl Run {
             }
         }
         agent.set_room(room(&datapath));
-        Ok(Some(datapath))
+        let answers = Answers::resume(saved, datapath.tallies().ok().as_ref(), until());
+        Ok((Some(datapath), answers))
     }
 }
 

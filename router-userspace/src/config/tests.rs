@@ -7,7 +7,7 @@ use router_common::name::Name;
 
 use super::*;
 use crate::settings::{
-    Algorithm, Cookies, Dns, DnstapTarget, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode,
+    Algorithm, ChangeLimits, Cookies, Dns, DnstapTarget, Key, Probes, RateLimit, Secret, Stale, Tcp, XdpMode,
 };
 
 mod monitors;
@@ -96,6 +96,12 @@ identity = "lab"
 sample = 100
 per_second = 5
 path = "fast"
+[limits]
+moved_max = 0.25
+profile_moved_max = 1
+nodata_max = 0
+removed_names_max = 10
+removed_endpoints_max = 0
 [geo]
 overrides = "geo.csv"
 [latency]
@@ -232,6 +238,14 @@ fn every_key_arrives() {
     assert_eq!(dnstap.path, Some(crate::trace::Path::Fast));
     let probes = Probes { per_second: 100, in_flight: 10, programs: 1 };
     assert_eq!(server.probes, probes);
+    let limits = ChangeLimits {
+        moved_max: Some(0.25),
+        profile_moved_max: Some(1.0),
+        nodata_max: Some(0.0),
+        removed_names_max: Some(10),
+        removed_endpoints_max: Some(0),
+    };
+    assert_eq!(server.limits, limits);
     assert_eq!(config.geography.overrides.len(), 1);
     assert_eq!(config.latency.rows, [("10.0.0.0/8".parse().unwrap(), "westeurope".into(), 3.5)]);
     let place = config.model.regions()["westeurope"];

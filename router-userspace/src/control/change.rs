@@ -1,4 +1,4 @@
-//! Changes by an operator over the control socket: overrides, and the configuration anew.
+//! Changes by an operator over the control socket: overrides.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::peer::{Peer, admit};
 use super::report::ago;
 use super::serve::whole_body;
-use super::{ErrorReport, Refusal, ReloadReport, Request, Requests, ask};
+use super::{ErrorReport, Refusal, Request, Requests, ask};
 use crate::overrides::{Changed, Override, Wanted};
 
 /// What is asked of the overrides.
@@ -22,6 +22,13 @@ use crate::overrides::{Changed, Override, Wanted};
 pub enum Change {
     /// These as well.
     Add(Wanted),
+    /// These endpoints out of the answers, counted down to when they can be stopped.
+    Drain {
+        /// Which; the setting is the status `disabled`.
+        wanted: Wanted,
+        /// Whatever it does to clients.
+        force: bool,
+    },
     /// Not those whose target fits one of these patterns.
     Clear(Vec<String>),
 }
@@ -79,7 +86,7 @@ impl fmt::Display for OverrideReport {
             f,
             "{}: {}, by {} {} ago",
             self.held.target,
-            self.held.setting,
+            if self.held.drain { String::from("draining") } else { self.held.setting.to_string() },
             self.held.by,
             ago(self.age_seconds)
         )?;
@@ -115,9 +122,9 @@ impl fmt::Display for OverridesReport {
 /// What those who may change something find on the socket.
 pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String>) -> Router {
     Router::new()
-        .route("/v1/reload", post(reload))
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
+        .merge(super::drain::routes())
         // `whole_body` has its own limit, and reads for those only whom `admit` lets through.
         .route_layer(DefaultBodyLimit::disable())
         .route_layer(from_fn(whole_body))
@@ -127,7 +134,7 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
 
 /// What everybody finds who may connect.
 pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
-    Router::new().route("/v1/overrides", get(list)).with_state(requests)
+    Router::new().route("/v1/overrides", get(list)).merge(super::drain::read_only()).with_state(requests)
 }
 
 /// What operators changed by hand.
@@ -140,24 +147,6 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 )]
 async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusal> {
     ask(&requests, Request::Overrides).await.map(Json)
-}
-
-/// Loads the configuration anew. The reply comes when the fast path answers from it.
-#[utoipa::path(
-    post, path = "/v1/reload", tag = "change",
-    responses(
-        (status = 200, description = "the fast path answers from it", body = ReloadReport),
-        (status = 403, description = "not for this user", body = ErrorReport),
-        (status = 422, description = "the configuration has mistakes; what runs goes on", body = ErrorReport),
-        (status = "default", description = "failed", body = ErrorReport),
-    ),
-)]
-async fn reload(
-    State(requests): Requests,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-) -> Result<Json<ReloadReport>, Refusal> {
-    let reloaded = ask(&requests, |reply| Request::Reload(peer.who(), reply)).await?;
-    reloaded.map(Json).map_err(|why| Refusal(StatusCode::UNPROCESSABLE_ENTITY, why))
 }
 
 /// Sets something by hand. The reply comes when the fast path shows it.
@@ -196,7 +185,7 @@ async fn clear(
     change(&requests, &peer, Change::Clear(targets)).await
 }
 
-async fn change(
+pub(super) async fn change(
     requests: &mpsc::Sender<Request>,
     peer: &Peer,
     change: Change,

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, page, trace, upgrade};
+use super::{ErrorReport, change, drain, generations, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -31,9 +31,15 @@ use super::{ErrorReport, change, page, trace, upgrade};
         super::map,
         super::metrics,
         change::list,
-        change::reload,
+        generations::list,
+        generations::reload,
+        generations::plan,
+        generations::apply,
+        generations::rollback,
         change::add,
         change::clear,
+        drain::list,
+        drain::begin,
         upgrade::upgrade,
         trace::trace,
     ),

@@ -80,6 +80,11 @@ impl Peer {
         let name = User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
         Who { user: name.unwrap_or_else(|| format!("uid {uid}")), uid: Some(uid), pid }
     }
+
+    /// Whether that is root, or the user that the agent runs as: somebody with the agent's own rights.
+    pub(super) fn is_agent_or_root(&self) -> bool {
+        self.credentials.is_some_and(|Credentials { uid, .. }| uid == 0 || uid == geteuid().as_raw())
+    }
 }
 
 /// Whether a user is in a group by the system's lists.

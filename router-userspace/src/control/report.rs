@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::{ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
+use crate::plan::Summary;
 use crate::trace::Tally;
 
 mod health;
@@ -31,6 +32,9 @@ pub struct StatusReport {
     pub generation_age_seconds: u64,
     /// The configuration file.
     pub config: String,
+    /// What is to be known when something else than the configuration file runs.
+    #[serde(default)]
+    pub held: Option<String>,
     /// Whether a generation is being made.
     pub reloading: bool,
     /// Why the last reload was refused; none when the last one succeeded.
@@ -129,7 +133,7 @@ pub struct FeedReport {
 }
 
 /// What a reload did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReloadReport {
     /// Serial number of the generation that serves now.
     pub generation: u64,
@@ -145,6 +149,9 @@ pub struct ReloadReport {
     pub milliseconds: u64,
     /// What is probably not meant, with file and line.
     pub warnings: Vec<String>,
+    /// What it changed, in short.
+    #[serde(default)]
+    pub summary: Option<Summary>,
 }
 
 impl fmt::Display for ReloadReport {
@@ -153,7 +160,11 @@ impl fmt::Display for ReloadReport {
             f,
             "generation {} serves: {} zones, {} profiles, {} names, {} endpoints; made in {} ms",
             self.generation, self.zones, self.profiles, self.names, self.endpoints, self.milliseconds
-        )
+        )?;
+        match &self.summary {
+            Some(summary) => writeln!(f, "changed: {summary}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -208,6 +219,9 @@ impl fmt::Display for StatusReport {
             ago(self.generation_age_seconds),
             if self.reloading { ", another is being made" } else { "" }
         )?;
+        if let Some(held) = &self.held {
+            writeln!(f, "{held}")?;
+        }
         if let Some(why) = &self.last_reload_error {
             writeln!(f, "the last reload was refused:")?;
             for line in why.lines() {

@@ -74,8 +74,8 @@ impl Interface {
 }
 
 /// Octets of `struct nlmsghdr` and of `struct ifinfomsg`.
-const HEADER: usize = 16;
-const LINK_HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
+pub(super) const LINK_HEADER: usize = 16;
 /// Attributes inside `IFLA_XDP` (`linux/if_link.h`).
 const XDP_ATTACHED: u16 = 2;
 const XDP_PROGRAM: u16 = 4;
@@ -93,16 +93,16 @@ fn get_link(index: u32) -> [u8; HEADER + LINK_HEADER] {
     message
 }
 
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(octets.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Splits a run of netlink attributes into type and content; what is cut short ends it.
-fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);
@@ -143,6 +143,21 @@ fn parse(message: &[u8]) -> io::Result<Interface> {
         }
     }
     Ok(found)
+}
+
+/// The programs that an `IFLA_XDP` names, with where they run.
+pub(super) fn xdp_programs(content: &[u8]) -> Vec<(&'static str, u32)> {
+    let mut found = Interface {
+        name: String::new(),
+        index: 0,
+        mac: [0; 6],
+        mtu: 0,
+        native: None,
+        generic: None,
+        offloaded: None,
+    };
+    parse_xdp(content, &mut found);
+    found.programs().collect()
 }
 
 fn parse_xdp(content: &[u8], found: &mut Interface) {

@@ -327,6 +327,18 @@ pub fn links_left(root: &Path) -> Result<Vec<PinnedLink>> {
     Ok(links.filter(|link| link.interface != 0).collect())
 }
 
+/// The directory of the thread's network namespace, when it is there.
+pub fn existing(root: &Path) -> Result<Option<PathBuf>> {
+    let path = namespace_path(root)?;
+    Ok((on_bpffs(root)? && path.is_dir()).then_some(path))
+}
+
+/// The sets in a directory, each with the id of its program when that is pinned.
+pub fn sets_in(directory: &Path) -> Result<Vec<(PathBuf, Option<u32>)>> {
+    let sets = entries(directory)?.into_iter().filter_map(|path| Set::parse(&path));
+    Ok(sets.map(|set| (set.path.clone(), program_of(&set))).collect())
+}
+
 /// The links pinned in a directory, with their paths.
 fn read_links(directory: &Path) -> Result<Vec<(PathBuf, PinnedLink)>> {
     let mut links = Vec::new();

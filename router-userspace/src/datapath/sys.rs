@@ -20,6 +20,7 @@ mod command {
     pub const OBJ_GET: u32 = 7;
     pub const PROG_GET_FD_BY_ID: u32 = 13;
     pub const OBJ_GET_INFO_BY_FD: u32 = 15;
+    pub const MAP_LOOKUP_BATCH: u32 = 24;
     pub const MAP_UPDATE_BATCH: u32 = 26;
     pub const LINK_CREATE: u32 = 28;
     pub const LINK_UPDATE: u32 = 29;
@@ -30,6 +31,8 @@ mod command {
 
 /// `BPF_MAP_TYPE_ARRAY`.
 const ARRAY: u32 = 2;
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 const ARRAY_OF_MAPS: u32 = 12;
 /// `BPF_MAP_TYPE_LPM_TRIE`.
@@ -52,7 +55,7 @@ const ENOTSUPP: i32 = 524;
 /// # Safety
 /// `attr` must be laid out as `union bpf_attr` asks for `command`, and what it points to must be valid for
 /// as long and as much as the command reads or writes.
-unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
+pub(super) unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
     loop {
         // SAFETY: the size given is that of `attr`; the rest is promised by the caller.
         let result = unsafe {
@@ -74,7 +77,7 @@ unsafe fn bpf<A>(command: u32, attr: &mut A) -> io::Result<i32> {
 }
 
 /// Takes a descriptor that a command returned.
-fn owned(fd: i32) -> OwnedFd {
+pub(super) fn owned(fd: i32) -> OwnedFd {
     // SAFETY: the kernel has just opened it (close-on-exec) for us and nobody else knows its number.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
@@ -125,6 +128,110 @@ pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result
     create(CreateAttr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, ..Default::default() }, name)
 }
 
+/// Makes an array that can be mapped as memory, of values of `value` octets, all zero.
+pub fn create_mmapable_array(name: &str, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    create(CreateAttr { kind: ARRAY, key: 4, value, entries, flags: MMAPABLE, ..Default::default() }, name)
+}
+
+/// `struct` of the `BPF_MAP_*_BATCH` commands.
+#[repr(C)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+/// Words that are read from or written to a per-CPU array in one call.
+const BATCH_WORDS: usize = 1 << 16;
+
+/// Whether the kernel does not know batches for this kind of map (per-CPU arrays: Linux 5.13).
+fn has_no_batches(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+/// Reads elements of a per-CPU array from `first` on, each of `words` words for all CPUs together, as many as fill
+/// `values`.
+pub fn lookup_many(map: BorrowedFd<'_>, first: u32, values: &mut [u64], words: usize) -> io::Result<()> {
+    let words = words.max(1);
+    let mut index = first;
+    for chunk in values.chunks_mut((BATCH_WORDS / words).max(1) * words) {
+        let count = chunk.len() / words;
+        let mut keys = vec![0u32; count];
+        // Where the last call ended: the kernel goes on behind it.
+        let (before, mut after) = (index.wrapping_sub(1), 0u32);
+        let mut attr = BatchAttr {
+            in_batch: if index == 0 { 0 } else { address(&before) },
+            out_batch: std::ptr::from_mut(&mut after) as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: chunk.as_mut_ptr() as u64,
+            count: count as u32,
+            map: map.as_raw_fd() as u32,
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: laid out as for BPF_MAP_LOOKUP_BATCH; there is room for `count` keys and values of the map's
+        // sizes, and positions in an array are u32.
+        let read = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attr) };
+        match read {
+            Ok(_) if attr.count as usize == count => {}
+            Err(error) if has_no_batches(&error) => {
+                for (at, value) in (index..).zip(chunk.chunks_mut(words)) {
+                    lookup_words(map, at, value)?;
+                }
+            }
+            Ok(_) => return Err(io::Error::other("fewer elements than the map has")),
+            Err(error) => return Err(error),
+        }
+        index = index.wrapping_add(count as u32);
+    }
+    Ok(())
+}
+
+/// Sets elements of a per-CPU array to zero, `count` from `first` on, each of `words` words for all CPUs together.
+pub fn zero_many(map: BorrowedFd<'_>, first: u32, count: usize, words: usize) -> io::Result<()> {
+    let words = words.max(1);
+    let at_once = (BATCH_WORDS / words).max(1).min(count);
+    let zeros = vec![0u64; at_once * words];
+    let keys: Vec<u32> = (first..).take(count).collect();
+    for keys in keys.chunks(at_once.max(1)) {
+        let mut attr = BatchAttr {
+            in_batch: 0,
+            out_batch: 0,
+            keys: address(keys),
+            values: address(zeros.as_slice()),
+            count: keys.len() as u32,
+            map: map.as_raw_fd() as u32,
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: laid out as for BPF_MAP_UPDATE_BATCH; both arrays hold `count` elements of the map's own types
+        // at least, and the kernel only reads them.
+        match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
+            Ok(_) => {}
+            Err(error) if has_no_batches(&error) => {
+                for key in keys {
+                    let mut attr = ElementAttr {
+                        map: map.as_raw_fd() as u32,
+                        pad: 0,
+                        key: address(key),
+                        value: address(zeros.as_slice()),
+                        flags: 0,
+                    };
+                    // SAFETY: laid out as for BPF_MAP_UPDATE_ELEM; the zeros are one value at least.
+                    unsafe { bpf(command::MAP_UPDATE_ELEM, &mut attr) }?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// An array of maps that nobody reads. To write it waits for every run of a program that has begun.
 pub struct Barrier {
     outer: OwnedFd,
@@ -158,17 +265,6 @@ impl Barrier {
 ///
 /// `K` and `V` are the map's key and value types; the slices are equally long.
 pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) -> io::Result<()> {
-    #[repr(C)]
-    struct Attr {
-        in_batch: u64,
-        out_batch: u64,
-        keys: u64,
-        values: u64,
-        count: u32,
-        map: u32,
-        element_flags: u64,
-        flags: u64,
-    }
     /// Entries per call: the arrays stay within the cache, a signal waits some 20 ms at most.
     const CHUNK: usize = 1 << 14;
     let mut keys = Vec::with_capacity(entries.len().min(CHUNK));
@@ -180,7 +276,7 @@ pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) ->
             values.clear();
             keys.extend(chunk.iter().map(|entry| entry.0));
             values.extend(chunk.iter().map(|entry| entry.1));
-            let mut attr = Attr {
+            let mut attr = BatchAttr {
                 in_batch: 0,
                 out_batch: 0,
                 keys: address(keys.as_slice()),
@@ -194,11 +290,7 @@ pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) ->
             // map's own types, and the kernel only reads them.
             match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
                 Ok(_) => continue,
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL)) =>
-                {
-                    batches = false;
-                }
+                Err(error) if has_no_batches(&error) => batches = false,
                 Err(error) => return Err(error),
             }
         }
@@ -527,24 +619,51 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// A request to the kernel's routing socket (rtnetlink) in the thread's network namespace, and its answer.
 pub fn route_request(request: &[u8]) -> io::Result<Vec<u8>> {
+    one_answer(&netlink(libc::NETLINK_ROUTE, request)?)
+}
+
+/// A request to a family of generic netlink, and its answer.
+pub fn generic_request(request: &[u8]) -> io::Result<Vec<u8>> {
+    one_answer(&netlink(libc::NETLINK_GENERIC, request)?)
+}
+
+fn one_answer(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0u8; 1 << 16];
+    let received = receive(socket, &mut answer)?;
+    answer.truncate(received);
+    Ok(answer)
+}
+
+/// A request for everything of a kind (`NLM_F_DUMP`); each answer, until the last, is handed to `take`, which
+/// says whether it wants more.
+pub fn route_dump(request: &[u8], mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let socket = netlink(libc::NETLINK_ROUTE, request)?;
+    let mut answer = vec![0u8; 1 << 16];
+    loop {
+        let received = receive(&socket, &mut answer)?;
+        if received == 0 || !take(answer.get(..received).unwrap_or_default()) {
+            return Ok(());
+        }
+    }
+}
+
+/// A netlink socket that a request was sent on.
+fn netlink(protocol: libc::c_int, request: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
-    let socket =
-        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+    let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
     let socket = owned(socket);
-    let mut answer = vec![0u8; 1 << 16];
     // SAFETY: reads `request`, whose length is given.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), size_of_val(request), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
+fn receive(socket: &OwnedFd, answer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: writes at most the length of `answer`.
     let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    answer.truncate(received);
-    Ok(answer)
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// Index of an interface of the thread's network namespace.

@@ -25,7 +25,7 @@ use batch::Batch;
 /// Pause after an unexpected error, so that one that lasts does not spin.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Kernel buffer for queries that wait; the system's own limit may make it less.
-const RECEIVE_BUFFER: usize = 4 << 20;
+pub const RECEIVE_BUFFER: usize = 4 << 20;
 /// How often a thread that is asked nothing looks around: for a new service, so that the old one's memory
 /// is free, and for the end, of which it is told by other means as well.
 pub(super) const LOOK_AROUND: Duration = Duration::from_secs(1);

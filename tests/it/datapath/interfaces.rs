@@ -373,3 +373,58 @@ fn netns_what_another_agent_took_over_is_taken_back() {
         assert_eq!(shown(&pair.server, Pair::SERVER), "");
     });
 }
+
+#[test]
+fn netns_packets_from_broadcast_addresses_are_left_to_the_kernel_as_addresses_change() {
+    if !need_netns() {
+        return;
+    }
+    let pair = Pair::new();
+    let root = tempfile::tempdir().expect("a directory");
+    let interfaces = server();
+    // The client may send from what is a broadcast address on the other side.
+    let [client_address, broadcast] = [Pair::CLIENT_ADDRESSES[0], "10.77.0.255"];
+    pair.client.sh(&format!(
+        "ip addr flush dev {0}; for own in {client_address} {broadcast} 10.77.0.127; do ip addr add $own/32 dev {0}; done
+         ip route add {1} dev {0} src {client_address}",
+        Pair::CLIENT,
+        Pair::SERVER_ADDRESSES[0],
+    ));
+    let ask_from = |source: &str| {
+        pair.client.run(|| {
+            let socket = UdpSocket::bind((source, 0)).expect("an address of the client");
+            socket.connect((Pair::SERVER_ADDRESSES[0], 53)).expect("a route");
+            socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+            ask(&socket, 1)
+        })
+    };
+    pair.server.run(|| {
+        let (mut datapath, _) =
+            Datapath::open(&options(&interfaces, root.path()), &tables(FIRST)).expect("it opens");
+        let martians = |datapath: &Datapath| {
+            datapath.counters().expect("counters")[router_common::counter::Counter::PassMartian as usize]
+        };
+        assert_eq!(ask_from(client_address), Some(FIRST));
+        assert_eq!((ask_from(broadcast), martians(&datapath)), (None, 1));
+        assert_eq!((ask_from("10.77.0.127"), martians(&datapath)), (Some(FIRST), 1));
+
+        // Another network, and one address more, which the client has too.
+        pair.server.sh(&format!(
+            "ip addr add {0}/25 dev {1}; ip addr del {0}/24 dev {1}; ip addr add {client_address}/32 dev lo",
+            Pair::SERVER_ADDRESSES[0],
+            Pair::SERVER
+        ));
+        assert!(!datapath.refresh().expect("it is there"), "no new generation is needed for addresses");
+        assert_eq!((ask_from("10.77.0.127"), martians(&datapath)), (None, 2));
+        assert_eq!((ask_from(client_address), martians(&datapath)), (None, 3));
+        assert_eq!((ask_from(broadcast), martians(&datapath)), (Some(FIRST), 3));
+
+        // Tables that need larger maps.
+        let room = datapath.capacity();
+        datapath.replace(&grown(SECOND, &room)).expect("it is exchanged");
+        assert_eq!((ask_from("10.77.0.127"), martians(&datapath)), (None, 4));
+        assert_eq!(ask_from(broadcast), Some(SECOND));
+        datapath.detach().expect("it detaches");
+        assert_eq!(shown(&pair.server, Pair::SERVER), "");
+    });
+}

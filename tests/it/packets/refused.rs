@@ -193,6 +193,28 @@ fn bpf_sources_that_nobody_can_be_reached_at() {
 }
 
 #[test]
+fn bpf_sources_that_are_this_machines_or_broadcast_addresses() {
+    if !need_bpf() {
+        return;
+    }
+    let mut fixture = Fixture::standard();
+    let locals: [Ipv4Addr; 4] =
+        [[198, 18, 0, 255], [10, 0, 0, 255], [10, 0, 0, 7], [198, 18, 0, 66]].map(Into::into);
+    fixture.run.set_locals(&locals);
+    for source in locals {
+        let frame = v4(&rich()).with(|f| f.v4().source = source);
+        fixture.passed("an address of ours", &frame.bytes(), Counter::PassMartian);
+    }
+    // Those that look like one to the filter.
+    for source in [[198, 18, 0, 191], [10, 0, 1, 255], [198, 18, 0, 2], [198, 18, 0, 7]] {
+        let frame = v4(&rich()).with(|f| f.v4().source = source.into());
+        fixture.answered(&frame, &rich());
+    }
+    fixture.run.set_locals(&[]);
+    fixture.answered(&v4(&rich()).with(|f| f.v4().source = [198, 18, 0, 255].into()), &rich());
+}
+
+#[test]
 fn bpf_destinations_that_are_not_ours() {
     if !need_bpf() {
         return;

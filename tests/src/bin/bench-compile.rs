@@ -13,6 +13,7 @@ use router_common::compile::{Compiled, Room, compile};
 use router_common::decide::Snapshot;
 use router_common::diff::Operation;
 use router_common::model::{EndpointId, Model, ProfileId, Target};
+use router_common::plan::{self, Options};
 use router_common::tables::Frontage;
 use router_common::view::{Health, HealthView};
 use router_tests::bench::estate::{Estate, NAMES, OWN, POOL, PROFILES};
@@ -20,7 +21,7 @@ use router_tests::bench::maps;
 use router_tests::bench::report::{Report, median, processor, timed};
 use router_tests::prog_run::probe_bpf;
 use router_tests::random::Rng;
-use router_userspace::config;
+use router_userspace::config::{self, Config};
 use router_userspace::datapath::{Capacity, Datapath};
 
 /// Runs of which the median is taken.
@@ -75,6 +76,8 @@ fn main() -> Result<()> {
         report.count(what, count);
     }
 
+    plans(&mut report, &config, &snapshot)?;
+
     let mut datapath = None;
     match probe_bpf() {
         Err(error) => {
@@ -118,7 +121,7 @@ fn main() -> Result<()> {
             }
             let room = datapath.as_ref().map_or(Room::UNBOUNDED, |datapath| {
                 let capacity = datapath.capacity();
-                Room { cells: capacity.cells, lines: capacity.lines }
+                Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies }
             });
             let before = processor();
             let (update, operations) = timed(|| compiled.update(&snapshot, changed, &room));
@@ -165,6 +168,40 @@ fn compiled(snapshot: &Snapshot) -> Result<Compiled> {
     Ok(compile(snapshot, &frontage, || [keys.draw(), keys.draw()], 1)?)
 }
 
+/// What comparing two configurations takes: with one weight that changes, and with all of the world's geography
+/// another.
+fn plans(report: &mut Report, config: &Config, snapshot: &Snapshot) -> Result<()> {
+    let compared = |after: &Snapshot, same_sources| {
+        let options = Options { same_sources, queries: None };
+        timed(|| plan::compare((&snapshot.model, snapshot), (&after.model, after), &options))
+    };
+    let (unchanged, found) = compared(snapshot, true);
+    anyhow::ensure!(found.is_empty(), "a world differs from itself");
+    report.time("plan, nothing changed", unchanged, None);
+    let mut parts = snapshot.model.parts().clone();
+    let pool = parts.profiles.iter_mut().find(|profile| profile.name == POOL).context("no pool")?;
+    pool.endpoints.first_mut().context("no endpoint")?.weight += 1;
+    let model = Model::new(parts).map_err(|faults| anyhow!("{faults:?}"))?;
+    let model = Arc::new(model);
+    let after = Snapshot { model, ..snapshot.clone() };
+    let (pool, found) = compared(&after, true);
+    anyhow::ensure!(found.traffic.steered.len() > PROFILES / 4, "few profiles nest the pool");
+    report.time("plan, the pool that most profiles nest has another weight", pool, Some(FULL));
+    let mut geography = config.geography.clone();
+    // Every tenth prefix is in another country.
+    let codes: Vec<_> = geography.overrides.iter().map(|&(_, code)| code).collect();
+    for (at, (_, code)) in geography.overrides.iter_mut().enumerate().step_by(10) {
+        *code = codes[(at + codes.len() / 2) % codes.len()];
+    }
+    let atlas = Arc::new(Atlas::build(&snapshot.model, &geography, &config.latency));
+    let after = Snapshot { atlas, ..snapshot.clone() };
+    let (moved, found) = compared(&after, false);
+    anyhow::ensure!(!found.traffic.moved.is_zero(), "nobody moved");
+    report.count("profiles that answer otherwise with another geography", found.traffic.steered.len() as u64);
+    report.time("plan, a tenth of the prefixes is in another country", moved, Some(FULL));
+    Ok(())
+}
+
 /// Every monitor says healthy.
 fn healthy(model: &Model) -> HealthView {
     let ids = (0..).map(ProfileId).zip(model.profiles());
@@ -203,6 +240,7 @@ fn tally(operations: &[Operation]) -> BTreeMap<&'static str, usize> {
     let mut count = BTreeMap::new();
     for operation in operations {
         let kind = match operation {
+            Operation::WriteCredit { .. } => "credits",
             Operation::WriteLine { .. } => "lines",
             Operation::WriteCell { .. } => "cells",
             Operation::SetAnswer { .. } => "answers",

@@ -1,7 +1,7 @@
 //! Mutations of Ethernet, VLAN, IP and UDP. Checksums that are not set follow, so that what is wrong is
 //! that one thing.
 
-use crate::kernel::{SERVICE4, SERVICE6};
+use crate::kernel::{LOCALS4, SERVICE4, SERVICE6};
 use crate::packet::{Checksum, Frame, Ip, Ipv4, Ipv6};
 use crate::random::Rng;
 
@@ -94,6 +94,8 @@ fn ipv4(ip: &mut Ipv4, right: usize, rng: &mut Rng) -> String {
                     [240, 0, 0, 1],
                     [255, 255, 255, 255],
                     SERVICE4.octets(),
+                    LOCALS4[0].octets(),
+                    LOCALS4[1].octets(),
                     [223, 255, 255, 255],
                     [126, 0, 0, 1],
                 ])

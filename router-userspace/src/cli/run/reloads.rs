@@ -1,7 +1,6 @@
 //! The queue of generations to be made: one at a time, beside the agent's loop.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -10,17 +9,23 @@ use super::changes::{Amended, Asked, amend};
 use crate::agent::Basis;
 use crate::audit::Who;
 use crate::clock::unix_now;
-use crate::control::{ReloadCounts, ReloadReport};
+use crate::control::{LoadReport, ReloadCounts};
 use crate::feed::{Feed, FeedKind};
-use crate::reload::{self, Ready, Refreshed};
+use crate::reload::{self, Ready, Refreshed, Standing, Wanted};
 
 /// The way back to one who asked for a reload.
-pub(super) type Reply = oneshot::Sender<Result<ReloadReport, String>>;
+pub(super) type Reply = oneshot::Sender<Result<LoadReport, String>>;
 
 /// One who waits for a reload; a signal waits for no reply.
 struct Waiting {
     who: Who,
     reply: Option<Reply>,
+}
+
+/// A configuration that is wanted, and those who want it.
+struct Job {
+    wanted: Wanted,
+    waiting: Vec<Waiting>,
 }
 
 /// What was made, and from what.
@@ -38,13 +43,11 @@ pub(super) enum Made {
 pub(super) struct Reloads {
     /// What is being made.
     making: Option<JoinHandle<Made>>,
-    /// Who waits for it.
-    asked: Vec<Waiting>,
-    /// Whether the configuration is wanted anew after that. What is being made may have read the file before
-    /// it was last changed, so it does not do.
-    wanted: bool,
-    /// Who waits for that.
-    waiting: Vec<Waiting>,
+    /// Of what configuration, and who waits for it.
+    asked: Option<Job>,
+    /// Configurations that are wanted after that. What is being made may have read the file before it was last
+    /// changed, so it does not do.
+    jobs: VecDeque<Job>,
     /// Changes by operators, in the order in which they were asked for.
     changes: VecDeque<Asked>,
     /// Data files that have changed.
@@ -56,10 +59,13 @@ pub(super) struct Reloads {
 }
 
 impl Reloads {
-    /// Wants the configuration loaded anew.
-    pub(super) fn want_configuration(&mut self, who: Who, reply: Option<Reply>) {
-        self.wanted = true;
-        self.waiting.push(Waiting { who, reply });
+    /// Wants a configuration. Several who want the same one after another are served together.
+    pub(super) fn want_configuration(&mut self, wanted: Wanted, who: Who, reply: Option<Reply>) {
+        let waiting = Waiting { who, reply };
+        match self.jobs.back_mut() {
+            Some(last) if last.wanted == wanted => last.waiting.push(waiting),
+            _ => self.jobs.push_back(Job { wanted, waiting: vec![waiting] }),
+        }
     }
 
     /// Wants other overrides. Those whose time is over need taking away once.
@@ -81,13 +87,13 @@ impl Reloads {
 
     /// Whether something is being made or wanted.
     pub(super) fn is_busy(&self) -> bool {
-        self.making.is_some() || self.wanted || !self.changes.is_empty()
+        self.making.is_some() || !self.jobs.is_empty() || !self.changes.is_empty()
     }
 
     /// Starts what is wanted, when nothing is being made.
     pub(super) fn start(
         &mut self,
-        path: &Path,
+        standing: impl FnOnce() -> Standing,
         feeds: impl FnOnce() -> Vec<Feed>,
         basis: impl FnOnce() -> Basis,
     ) {
@@ -100,11 +106,11 @@ impl Reloads {
             self.making = Some(tokio::task::spawn_blocking(move || {
                 Made::Amended(Box::new(amend(asked, &basis, unix_now())))
             }));
-        } else if std::mem::take(&mut self.wanted) {
-            self.asked = std::mem::take(&mut self.waiting);
-            let (path, basis): (PathBuf, Basis) = (path.to_path_buf(), basis());
+        } else if let Some(job) = self.jobs.pop_front() {
+            let (wanted, standing, basis) = (job.wanted.clone(), standing(), basis());
+            self.asked = Some(job);
             self.making = Some(tokio::task::spawn_blocking(move || {
-                Made::Configuration(reload::configuration(&path, &basis))
+                Made::Configuration(reload::configuration(&wanted, &standing, &basis))
             }));
         } else if !self.changed.is_empty() {
             let (feeds, kinds, basis) = (feeds(), std::mem::take(&mut self.changed), basis());
@@ -124,15 +130,23 @@ impl Reloads {
         })
     }
 
-    /// Tells those who waited for what was made, and says who they are.
-    pub(super) fn tell(&mut self, result: &Result<ReloadReport, String>) -> Vec<Who> {
-        let tell = |waiting: Waiting| {
+    /// The configuration that was made, and who wanted it, the first first; nobody when none was.
+    pub(super) fn asked(&self) -> (Wanted, Vec<Who>) {
+        match &self.asked {
+            Some(job) => {
+                (job.wanted.clone(), job.waiting.iter().map(|waiting| waiting.who.clone()).collect())
+            }
+            None => (Wanted::own(), Vec::new()),
+        }
+    }
+
+    /// Tells those who waited for what was made.
+    pub(super) fn tell(&mut self, result: &Result<LoadReport, String>) {
+        for waiting in self.asked.take().into_iter().flat_map(|job| job.waiting) {
             if let Some(reply) = waiting.reply {
                 // The one who asked may be gone.
                 let _ = reply.send(result.clone());
             }
-            waiting.who
-        };
-        self.asked.drain(..).map(tell).collect()
+        }
     }
 }

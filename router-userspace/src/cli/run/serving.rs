@@ -10,6 +10,7 @@ use router_common::view::Health;
 use tokio::sync::watch;
 
 use super::feeds::Feeds;
+use super::keeping::Keeping;
 use super::liveness::Manager;
 use super::reloads::{Made, Reloads, Reply};
 use super::state::Keeper;
@@ -17,14 +18,16 @@ use super::tap::Tap;
 use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
+use crate::answers::{Answers, Shares};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
-use crate::control::{Door, OverridesReport, ReloadReport, Request};
+use crate::control::{Door, LoadReport, OverridesReport, ReloadReport, Request};
 use crate::datapath::{self, Datapath};
 use crate::dns;
 use crate::explain::explain;
+use crate::plan::PlanReport;
 use crate::probe::{Engine, Limits, Observed};
-use crate::reload::{BrokenFeed, Ready};
+use crate::reload::{BrokenFeed, Ready, Source, Wanted};
 
 /// See the module.
 pub(super) struct Serving {
@@ -38,6 +41,12 @@ pub(super) struct Serving {
     pub(super) feeds: Feeds,
     pub(super) reloads: Reloads,
     pub(super) keeper: Keeper,
+    /// The generations that are kept.
+    pub(super) keeping: Keeping,
+    /// What was handed out of endpoints.
+    pub(super) answers: Answers,
+    /// What each is to have of it.
+    pub(super) shares: Shares,
     pub(super) manager: Manager,
     pub(super) program: Program,
     /// Whether the file of the control socket stays when the agent ends.
@@ -98,10 +107,15 @@ impl Serving {
     /// Somebody asks.
     pub(super) fn answer(&mut self, request: Request) {
         match request {
-            Request::Reload(who, reply) => self.reload(who, Some(reply)),
+            Request::Load(who, wanted, reply) => self.load(wanted, who, Some(reply)),
             Request::Change(who, change, reply) => self.change(who, change, reply),
             Request::Upgrade(who, reply) => self.upgrade(who, reply),
-            request => self.tell(request),
+            request => {
+                if matches!(request, Request::Status(_)) {
+                    self.follow_shares();
+                }
+                self.tell(request);
+            }
         }
     }
 
@@ -119,20 +133,26 @@ impl Serving {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
-            Request::Reload(..) | Request::Change(..) | Request::Upgrade(..) => {}
+            Request::Drains(reply) => drop(reply.send(self.drains())),
+            Request::Standing(reply) => {
+                let standing = self.keeping.standing(&self.config, status::generation(self));
+                drop(reply.send((standing, self.agent.basis())));
+            }
+            Request::Load(..) | Request::Change(..) | Request::Upgrade(..) => {}
         }
     }
 
-    /// The configuration is wanted anew.
-    pub(super) fn reload(&mut self, who: Who, reply: Option<Reply>) {
-        self.reloads.want_configuration(who, reply);
+    /// A configuration is wanted in place of what runs.
+    pub(super) fn load(&mut self, wanted: Wanted, who: Who, reply: Option<Reply>) {
+        self.reloads.want_configuration(wanted, who, reply);
         self.make_next();
     }
 
     /// Starts making the next generation, when one is wanted and none is being made.
     pub(super) fn make_next(&mut self) {
-        let Self { reloads, feeds, agent, config, .. } = self;
-        reloads.start(config, || feeds.list(), || agent.basis());
+        let generation = status::generation(self);
+        let Self { reloads, feeds, agent, config, keeping, .. } = self;
+        reloads.start(|| keeping.standing(config, generation), || feeds.list(), || agent.basis());
     }
 
     /// A generation was made, or could not be.
@@ -158,47 +178,68 @@ impl Serving {
     }
 
     fn configuration_made(&mut self, made: Result<Ready, String>) -> anyhow::Result<()> {
+        let (wanted, who) = self.reloads.asked();
         let result = match made {
             Err(why) => Err(why),
-            Ok(Ready { draft, warnings, loaded, took }) => {
+            Ok(Ready { draft, warnings, loaded, took, configuration }) => {
                 let began = Instant::now();
                 match self.put_into_service(draft)? {
                     Err(why) => Err(why),
                     Ok(()) => {
                         self.feeds.replace(loaded);
                         self.reloads.forget_feeds();
-                        Ok(self.reloaded(warnings, took + began.elapsed()))
+                        let mut reload = self.reloaded(warnings, took + began.elapsed());
+                        let mut plan = PlanReport::default();
+                        if let Some(made) = configuration {
+                            let first = who.first().cloned().unwrap_or_else(Who::agent);
+                            let (agent, generation) = (&self.agent, reload.generation);
+                            let keep = || self.keeping.keep(agent, &wanted, first, &made, generation);
+                            reload.warnings.extend(tokio::task::block_in_place(keep));
+                            reload.summary = Some(made.plan.summary.clone());
+                            plan = made.plan;
+                        }
+                        Ok(LoadReport { plan, reload })
                     }
                 }
             }
         };
+        let name = match &wanted.source {
+            Source::Own => self.config.display().to_string(),
+            Source::File(path) => path.display().to_string(),
+            Source::Generation(Some(number)) => format!("generation {number}"),
+            Source::Generation(None) => String::from("the generation before"),
+        };
         match &result {
-            Ok(report) => {
+            Ok(LoadReport { plan, reload }) => {
                 self.reloads.counts.configuration_ok += 1;
                 self.reloads.last_error = None;
-                for warning in &report.warnings {
+                for warning in &reload.warnings {
                     log::warn!("{warning}");
                 }
-                log::info!("reloaded {}: {}", self.config.display(), report.to_string().trim_end());
+                for beyond in &plan.exceeded {
+                    log::warn!("limit exceeded: {beyond}");
+                }
+                log::info!("reloaded {name}: {}", reload.to_string().trim_end().replace('\n', "; "));
             }
             Err(why) => {
                 self.reloads.counts.configuration_failed += 1;
                 self.reloads.last_error = Some(why.clone());
-                log::error!("reload refused, what runs goes on:\n{why}");
+                log::error!("reload of {name} refused, what runs goes on:\n{why}");
             }
         }
-        let asked = self.reloads.tell(&result);
-        if let Ok(report) = &result {
-            for who in asked {
+        self.reloads.tell(&result);
+        if let Ok(LoadReport { plan, reload }) = &result {
+            for who in who {
                 self.note(Entry {
                     at: audit::written(unix_now()),
                     who,
-                    what: "reload",
-                    asked: self.config.display().to_string(),
+                    what: wanted.what(),
+                    asked: if wanted.force { format!("{name} --force") } else { name.clone() },
                     changed: Vec::new(),
+                    plan: Some(plan.summary.to_string()),
                     until: None,
-                    reason: None,
-                    generation: report.generation,
+                    reason: wanted.reason.clone(),
+                    generation: reload.generation,
                 });
             }
         }
@@ -252,7 +293,9 @@ impl Serving {
             self.tap.configure(draft.settings().dnstap.as_ref());
             let effects = self.agent.adopt(draft, unix_now())?;
             self.loaded_at = unix_now();
-            self.carry_out(effects).map(Ok)
+            self.carry_out(effects)?;
+            self.answers_from_another();
+            Ok(Ok(()))
         })
     }
 
@@ -266,6 +309,7 @@ impl Serving {
             endpoints: model.profiles().iter().map(|profile| profile.endpoints.len()).sum(),
             milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             warnings,
+            summary: None,
         }
     }
 
@@ -320,7 +364,7 @@ impl Serving {
 /// What one half of the fast path holds.
 pub(super) fn room(datapath: &Datapath) -> Room {
     let capacity = datapath.capacity();
-    Room { cells: capacity.cells, lines: capacity.lines }
+    Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies }
 }
 
 /// Installs in the other half, or in larger maps when it does not fit.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use router_common::counter::Counter;
 
-use super::changes;
 use super::serving::Serving;
+use super::{changes, keeping};
 use crate::clock::unix_now;
 use crate::control::{DnstapReport, InterfaceReport, ProbesReport, StatusReport, TraceReport};
 use crate::datapath::{Attached, Datapath};
@@ -23,6 +23,13 @@ pub(super) fn generation(serving: &Serving) -> u64 {
 pub(super) fn report(serving: &Serving) -> StatusReport {
     let Serving { agent, datapath, counts, engine, feeds, reloads, .. } = serving;
     let now = unix_now();
+    let mut profiles = agent.profiles(now, &|target| {
+        engine.next_probe(target).map(|next| match next {
+            NextProbe::Now => Duration::ZERO,
+            NextProbe::In(time) => time,
+        })
+    });
+    serving.add_answers(&mut profiles);
     let fast = datapath.as_ref().map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
     let counters: BTreeMap<String, u64> = Counter::ALL
         .iter()
@@ -39,6 +46,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         loaded_at: serving.loaded_at.as_secs(),
         generation_age_seconds: now.saturating_sub(serving.loaded_at).as_secs(),
         config: serving.config.display().to_string(),
+        held: serving.keeping.held().map(|held| keeping::differs(held, &serving.config)),
         reloading: reloads.is_busy(),
         last_reload_error: reloads.last_error.clone(),
         reloads: reloads.counts,
@@ -60,12 +68,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         },
         api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
-        profiles: agent.profiles(now, &|target| {
-            engine.next_probe(target).map(|next| match next {
-                NextProbe::Now => Duration::ZERO,
-                NextProbe::In(time) => time,
-            })
-        }),
+        profiles,
     }
 }
 

@@ -230,7 +230,8 @@ impl Serving {
         requests: &mut mpsc::Receiver<Request>,
     ) -> anyhow::Result<Ended> {
         let frozen = Instant::now();
-        self.keeper.flush(self.agent.kept()).await;
+        let answers = self.kept_answers();
+        self.keeper.flush(self.agent.kept(), answers).await;
         let given = descriptors().context("cannot duplicate the sockets").and_then(|sockets| {
             for socket in sockets {
                 upgrade.channel.send(&Message::Socket(socket))?;
@@ -273,6 +274,7 @@ impl Serving {
                     what: "upgrade",
                     asked: format!("{} to {}", report.old_version, report.version),
                     changed: Vec::new(),
+                    plan: None,
                     until: None,
                     reason: None,
                     generation: super::status::generation(self),
@@ -342,7 +344,9 @@ impl Serving {
                     | Request::Explain(..)
                     | Request::Readers(_)
                     | Request::Service(_)
-                    | Request::Overrides(_)) => self.tell(request),
+                    | Request::Standing(_)
+                    | Request::Overrides(_)
+                    | Request::Drains(_)) => self.tell(request),
                     request => waiting.push(request),
                 },
             }
@@ -355,7 +359,7 @@ fn refuse(request: Request) {
     let why = String::from("the agent was upgraded meanwhile and nothing was changed: ask again");
     // The one who asked may be gone.
     match request {
-        Request::Reload(_, reply) => drop(reply.send(Err(why))),
+        Request::Load(_, _, reply) => drop(reply.send(Err(why))),
         Request::Change(_, _, reply) => drop(reply.send(Err(why))),
         Request::Upgrade(_, reply) => drop(reply.send(Err(why))),
         // They were answered when they came.
@@ -363,6 +367,8 @@ fn refuse(request: Request) {
         | Request::Explain(..)
         | Request::Readers(_)
         | Request::Service(_)
-        | Request::Overrides(_) => {}
+        | Request::Standing(_)
+        | Request::Overrides(_)
+        | Request::Drains(_) => {}
     }
 }
