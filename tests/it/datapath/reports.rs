@@ -67,7 +67,9 @@ fn netns_broken_tables_are_reported_once_in_a_while() {
         reports.flush();
         let told = lines.taken();
         let counter = router_common::counter::Counter::PassBroken as usize;
-        assert_eq!(datapath.counters().expect("counters")[counter], 50);
+        // Some were not sent, because the socket was told of those before.
+        let broken = datapath.counters().expect("counters")[counter];
+        assert!((10..=50).contains(&broken), "{broken}");
         // One on each CPU in a second, and the second may have turned.
         assert!((1..=4).contains(&told.len()), "{told:?}");
         // The outcome's number, and the name as octets: \3www\7exa.
