@@ -213,8 +213,12 @@ mod tests {
         assert_eq!(bad(stale)[0].level, Level::Note);
         let mut idle = status();
         idle.uptime_seconds = 3600;
-        idle.interfaces =
-            vec![InterfaceReport { name: "eth0".into(), mode: "native".into(), why_not_native: None, away: false }];
+        idle.interfaces = vec![InterfaceReport {
+            name: "eth0".into(),
+            mode: "native".into(),
+            why_not_native: None,
+            away: false,
+        }];
         assert_eq!(bad(idle.clone()), []);
         idle.counters.insert("server_records".into(), 100);
         assert_eq!(bad(idle)[0].level, Level::Warning);
