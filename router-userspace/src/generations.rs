@@ -218,10 +218,11 @@ impl Store {
     fn prune(&self, serves: u64) {
         let mut sound = 0;
         for entry in self.list() {
-            if sound >= MOST && entry.number != serves {
-                if let Err(error) = std::fs::remove_dir_all(self.path(entry.number)) {
-                    log::warn!("{} cannot be removed: {error}", self.path(entry.number).display());
-                }
+            if sound >= MOST
+                && entry.number != serves
+                && let Err(error) = std::fs::remove_dir_all(self.path(entry.number))
+            {
+                log::warn!("{} cannot be removed: {error}", self.path(entry.number).display());
             }
             sound += usize::from(entry.record.is_ok());
         }

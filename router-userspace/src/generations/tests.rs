@@ -85,7 +85,7 @@ fn what_is_kept_is_the_same_configuration_again() {
     let kept = store.load(7).expect("sound");
     let again = config::load_from(Path::new("/etc/x/xroute.toml"), &kept).expect("valid");
     assert_ne!(again.latency, config.latency);
-    assert_eq!(kept.changed_since(), [latency.clone()]);
+    assert_eq!(kept.changed_since(), std::slice::from_ref(&latency));
     // Nothing else is read from the disk, and nothing that was not there then.
     assert!(Files::read(&kept, Path::new("/etc/hostname")).is_err());
     let (_, other) = read(31, &latency);

@@ -202,7 +202,7 @@ impl View {
         match self.endpoint_order {
             EndpointOrder::File => {}
             EndpointOrder::Status => {
-                rows.sort_by(|one, other| gravity(other.status).cmp(&gravity(one.status)));
+                rows.sort_by_key(|row| std::cmp::Reverse(gravity(row.status)));
             }
             EndpointOrder::Latency => rows.sort_by(most(|of| of.latency_average_ms.unwrap_or(0.0))),
             EndpointOrder::Flaps => rows.sort_by(most(|of| of.flaps as f64)),
