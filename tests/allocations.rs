@@ -11,7 +11,7 @@ use router_common::atlas::Atlas;
 use router_common::decide::Snapshot;
 use router_tests::packet::Query;
 use router_userspace::config;
-use router_userspace::dns::{Client, Counts, Ready, Service, Transport};
+use router_userspace::dns::{Client, Counts, Ready, Registry, Service, Transport};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -67,7 +67,11 @@ fn what_was_asked_before_is_answered_without_the_allocator() {
     let config = config::parse(CONFIGURATION, "c.toml", &files).unwrap_or_else(|errors| panic!("{errors}"));
     let atlas = Arc::new(Atlas::build(&config.model, &config.geography, &config.latency));
     let snapshot = Snapshot { model: Arc::new(config.model), atlas, health: Arc::default() };
-    let mut ready = Ready::new(Arc::new(Service::new(snapshot, Arc::default())), 1 << 20);
+    // Answers are counted by whom they come.
+    let mut answered = Registry::default();
+    let tallies = Arc::new(answered.tallies(&snapshot.model));
+    let service = Service::new(snapshot, Arc::default()).counting(tallies);
+    let mut ready = Ready::new(Arc::new(service), 1 << 20);
     let queries: Vec<Vec<u8>> =
         ["gslb.test", "weighted.gslb.test", "geographic.gslb.test", "GeoGraphic.GSLB.test"]
             .into_iter()
@@ -109,4 +113,7 @@ fn what_was_asked_before_is_answered_without_the_allocator() {
         assert_eq!(ask(&mut ready), before, "something was allocated");
     }
     assert_eq!(ready.hits() - hits, 10 * queries.len() as u64);
+    // Of each name twelve times records: A only, of four kinds; the apex has no profile.
+    let counted: u64 = answered.all().map(|(_, tallied)| tallied.answers).sum();
+    assert_eq!(counted, 12 * 3 * 4, "{:?}", answered.all().collect::<Vec<_>>());
 }

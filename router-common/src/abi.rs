@@ -36,12 +36,19 @@ pub mod map {
     pub const LOCATIONS_IPV6: &str = "LOCATIONS_IPV6";
     /// Array of one [`super::Locals`]. Mmapable; belongs to the machine, not to a generation.
     pub const LOCALS: &str = "LOCALS";
+    /// Array of [`super::Credit`], both halves: whom the tally of the same index is for. Mmapable; made by the
+    /// agent, since the program does not read it.
+    pub const CREDITS: &str = "CREDITS";
+    /// Per-CPU array of [`super::Tally`], both halves.
+    pub const TALLIES: &str = "TALLIES";
     /// Per-CPU array of `u64`, indexed by [`crate::counter::Counter`].
     pub const COUNTERS: &str = "COUNTERS";
     /// Per-CPU scratch space of the program.
     pub const SCRATCH: &str = "SCRATCH";
     /// Per-CPU copy of the query whose labels are stripped on the way to a wildcard.
     pub const STRIPPED: &str = "STRIPPED";
+    /// Ring buffer of reports, under the name that aya-log gives it.
+    pub const REPORTS: &str = "AYA_LOGS";
     /// Array of [`crate::trace::RULES`] [`crate::trace::Rule`]. Mmapable.
     pub const TRACE_RULES: &str = "TRACE_RULES";
     /// Per-CPU array of [`crate::trace::State`], one for each rule.
@@ -190,6 +197,10 @@ pub struct Generation {
     pub cells: u32,
     /// First line of this half in LINES.
     pub lines: u32,
+    /// First tally of this half in TALLIES, and first credit in CREDITS.
+    pub tallies: u32,
+    /// Zero.
+    pub pad: u32,
     /// Largest UDP payload we send, 512..=1232.
     pub edns_size: u16,
     /// [`Generation::PASS_COOKIE`] and others.
@@ -349,13 +360,8 @@ pub struct Cell {
     pub kind: u8,
     /// ANCOUNT of the reply.
     pub ancount: u8,
-    /// NSCOUNT of the reply.
-    pub nscount: u8,
-    /// Where in the piece MNAME and RNAME of a NODATA's SOA end in a pointer to the zone inside QNAME, which is
-    /// zero in the piece and in its sum, like the owner; 0: the name stands in full.
-    pub ends: [u8; 2],
-    /// Zero.
-    pub pad: u8,
+    /// Of records, their tally, see [`Cell::tally`]; of NODATA, bits 0..8 and 8..16 are [`Cell::ends`]; else zero.
+    pub detail: u32,
     /// The piece when it fits; else the index of its first [`Line`] (relative to the half) in the
     /// first four octets (host order). For [`Cell::FURTHER`] an [`Answer`] in the first eight.
     pub piece: [u8; INLINE_PIECE],
@@ -371,6 +377,31 @@ impl Cell {
     pub const FURTHER: u8 = 2;
     /// This share cannot be answered in the fast path: pass.
     pub const PASS: u8 = 3;
+    /// NSCOUNT of the reply.
+    #[inline(always)]
+    pub const fn nscount(&self) -> u8 {
+        (self.kind == Self::NODATA) as u8
+    }
+
+    /// Where in the piece MNAME and RNAME of a NODATA's SOA end in a pointer to the zone inside QNAME, which is
+    /// zero in the piece and in its sum, like the owner; 0: the name stands in full.
+    #[inline(always)]
+    pub const fn ends(&self) -> [u8; 2] {
+        if self.kind == Self::NODATA { [self.detail as u8, (self.detail >> 8) as u8] } else { [0; 2] }
+    }
+
+    /// [`Cell::detail`] of a NODATA.
+    #[inline(always)]
+    pub const fn ends_detail(ends: [u8; 2]) -> u32 {
+        ends[0] as u32 | (ends[1] as u32) << 8
+    }
+
+    /// The tally of an answer with these records, relative to the half; 0: it is not counted.
+    #[inline(always)]
+    pub const fn tally(&self) -> u32 {
+        if self.kind == Self::RECORDS { self.detail } else { 0 }
+    }
+
     /// [`Cell::piece`] as words in memory order.
     #[inline(always)]
     pub const fn piece_words(&self) -> &[u64; INLINE_PIECE / 8] {
@@ -386,9 +417,7 @@ impl Cell {
         len: 0,
         kind: Self::PASS,
         ancount: 0,
-        nscount: 0,
-        ends: [0; 2],
-        pad: 0,
+        detail: 0,
         piece: [0; INLINE_PIECE],
     };
 }
@@ -409,6 +438,52 @@ impl Line {
         // SAFETY: same size, every bit pattern is valid, and a line is aligned to 64.
         unsafe { &*(&raw const self.0).cast() }
     }
+}
+
+/// How often answers were sent that are credited alike, and when last: one CPU's part.
+///
+/// Never set back while its credit stands, so it is read without a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Tally {
+    /// Answers.
+    pub answers: u64,
+    /// The last one, in nanoseconds of `CLOCK_MONOTONIC` (the coarse clock, so up to 10 ms early).
+    pub last: u64,
+}
+
+/// Names in one [`Credit`].
+pub const CREDIT_NAMES: usize = 7;
+/// Tallies of a half at most; answers beyond are not counted. Each takes 16 octets for every CPU.
+pub const MAX_TALLIES: u32 = 1 << 17;
+
+/// Whom a tally counts for. More than [`CREDIT_NAMES`] endpoints go on in the next credits, whose `count` is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct Credit {
+    /// TTL of the answers, seconds.
+    pub ttl: u32,
+    /// Endpoints; 0: unused, or the rest of the one before.
+    pub count: u32,
+    /// [`endpoint_hash`] of each.
+    pub names: [u64; CREDIT_NAMES],
+}
+
+impl Credit {
+    /// Unused.
+    pub const EMPTY: Self = Self { ttl: 0, count: 0, names: [0; CREDIT_NAMES] };
+}
+
+/// What an endpoint is called where there is no room for names: FNV-1a of `PROFILE/ENDPOINT`, 64 bits. The same in
+/// every agent of one [`ABI_VERSION`].
+pub fn endpoint_hash(profile: &str, endpoint: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for part in [profile.as_bytes(), b"/", endpoint.as_bytes()] {
+        for &octet in part {
+            hash = (hash ^ octet as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    hash
 }
 
 /// What a location trie holds for one prefix. Prefixes are disjoint and cover the whole family.
@@ -456,16 +531,19 @@ const _: () = {
     assert!(size_of::<Owner>() == 64);
     assert!(size_of::<Cell>() == 64);
     assert!(size_of::<Line>() == 64);
+    assert!(size_of::<Credit>() == 64);
+    assert!(size_of::<Tally>() == 16);
     assert!(size_of::<LocationEntry>() == 8);
     assert!(size_of::<LocationKey4>() == 8);
     assert!(size_of::<LocationKey6>() == 20);
     assert!(size_of::<Interface>() == 12);
-    assert!(size_of::<Generation>() == 16 + 8 + 24 + 4 + 4 + 64 + 256 + 32 + 96);
+    assert!(size_of::<Generation>() == 16 + 8 + 32 + 4 + 4 + 64 + 256 + 32 + 96);
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
+    assert!(core::mem::offset_of!(Cell, detail) == 12);
     assert!(core::mem::offset_of!(Generation, ipv4) % 4 == 0);
     assert!(core::mem::offset_of!(Generation, ipv6) % 8 == 0);
-    assert!(core::mem::offset_of!(Generation, interfaces) == 408);
+    assert!(core::mem::offset_of!(Generation, interfaces) == 416);
     assert!(size_of::<Generation>().is_multiple_of(8));
     assert!(size_of::<Locals>() == 16 + 4 * MAX_LOCALS);
     assert!(core::mem::offset_of!(Locals, addresses) % 4 == 0);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::abi::{Answer, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner};
+use crate::abi::{
+    Answer, Credit, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner,
+};
 use crate::atlas::{Atlas, Partition};
 use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;
@@ -23,6 +25,7 @@ mod owners;
 mod piece;
 mod places;
 mod store;
+mod tallies;
 
 use content::{Content, Encoder};
 pub use owners::words;
@@ -99,8 +102,15 @@ pub fn compile(
     let encoders = encoders(model);
     let (regions, divisions) = regions(snapshot)?;
     let mut store = Store::default();
-    let (mut cells, mut lines) = (Vec::new(), Vec::new());
-    let mut shelf = Shelf { cells: &mut cells, lines: &mut lines, room: Room::UNBOUNDED, operations: None };
+    let (mut cells, mut lines, mut credits) = (Vec::new(), Vec::new(), vec![Credit::EMPTY]);
+    let mut shelf = Shelf {
+        cells: &mut cells,
+        lines: &mut lines,
+        credits: &mut credits,
+        model,
+        room: Room::UNBOUNDED,
+        operations: None,
+    };
 
     let mut blocks: Vec<Block> = Vec::new();
     let mut blocks_of = vec![Vec::new(); model.profiles().len()];
@@ -151,7 +161,8 @@ pub fn compile(
         generation.flags |= Generation::WILDCARDS;
     }
     let (locations4, locations6) = locations(&snapshot.atlas);
-    let tables = Tables { generation, owners, regions, answers, cells, lines, locations4, locations6 };
+    let tables =
+        Tables { generation, owners, regions, answers, cells, lines, credits, locations4, locations6 };
     Ok(Compiled { tables, blocks, blocks_of, store })
 }
 
@@ -180,7 +191,8 @@ impl Compiled {
     ) -> Result<Vec<Operation>, OutOfRoom> {
         let oracle = Oracle::new(snapshot);
         let mut operations = Vec::new();
-        let Tables { answers, cells, lines, .. } = &mut self.tables;
+        let Tables { answers, cells, lines, credits, .. } = &mut self.tables;
+        let model: &Model = &snapshot.model;
         let mut encoders: HashMap<ZoneId, Encoder, FixedState> = HashMap::default();
         let seeing = Seeing::new(&snapshot.model, changed);
         for &profile in &seeing.profiles {
@@ -200,7 +212,8 @@ impl Compiled {
                     if *held == content {
                         continue;
                     }
-                    let mut shelf = Shelf { cells, lines, room: *room, operations: Some(&mut operations) };
+                    let told = Some(&mut operations);
+                    let mut shelf = Shelf { cells, lines, credits, model, room: *room, operations: told };
                     let answer = self.store.place(&content, &mut shelf)?;
                     operations.push(Operation::SetAnswer { index, answer });
                     if let Some(word) = answers.get_mut(index as usize) {
@@ -212,6 +225,11 @@ impl Compiled {
             }
         }
         Ok(operations)
+    }
+
+    /// Whether answers are not counted because they are credited in more ways than [`crate::abi::MAX_TALLIES`].
+    pub fn is_out_of_tallies(&self) -> bool {
+        self.store.is_out_of_tallies()
     }
 
     /// Whether places wait for [`Compiled::reclaim`].

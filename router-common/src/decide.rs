@@ -18,15 +18,17 @@ use crate::view::HealthView;
 
 mod asking;
 pub(crate) mod dial;
+mod expected;
 mod nearest;
 mod oracle;
 mod settle;
 mod why;
 
 pub(crate) use asking::stand;
+pub use expected::Expectations;
 pub(crate) use nearest::{nearest_first, nearness};
 pub(crate) use oracle::{Depends, Oracle, Verdict, What};
-pub(crate) use settle::{Leaf, Settled, settle};
+pub(crate) use settle::{Leaf, Served, Settled, settle};
 
 /// What is asked for; availability is per asked type (ROUTING.md §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -86,6 +88,10 @@ impl Records {
     }
 }
 
+/// Every endpoint that an answer comes by: those that nest a profile on the way, outermost first, then the ones whose
+/// records it holds.
+pub type Credits = Arc<[EndpointId]>;
+
 /// One possible answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
@@ -98,6 +104,8 @@ pub struct Outcome {
     pub records: Option<Records>,
     /// Seconds, the smallest on the path; 0 for NODATA, whose TTL is the zone's.
     pub ttl: u32,
+    /// Whom it comes by, with the part of `share` that each has; none for NODATA. Several when endpoints answer alike.
+    pub credits: Vec<(Share, Credits)>,
 }
 
 /// What one client is answered with.
@@ -124,18 +132,40 @@ impl Distribution {
         self.outcomes.last()
     }
 
-    /// The outcomes with the random numbers for which [`Self::pick`] gives them: from the first on, up to
-    /// those of the next. One that no number gives is left out.
-    pub fn drawn(&self) -> impl Iterator<Item = (u64, &Outcome)> {
+    /// [`Self::pick`], and whom the outcome comes by this time.
+    pub fn pick_credited(&self, random: u64) -> Option<(&Outcome, Option<&Credits>)> {
+        let outcome = self.pick(random)?;
+        let [_, _, ..] = outcome.credits.as_slice() else {
+            return Some((outcome, outcome.credits.first().map(|(_, credits)| credits)));
+        };
+        let drawn = self.drawn().take_while(|&(first, ..)| first <= random).last();
+        Some(drawn.map_or((outcome, None), |(_, outcome, credits)| (outcome, credits)))
+    }
+
+    /// The outcomes, each once for everyone it comes by, with the random numbers for which
+    /// [`Self::pick_credited`] gives them: from the first on, up to those of the next. One that no number gives is
+    /// left out.
+    pub fn drawn(&self) -> impl Iterator<Item = (u64, &Outcome, Option<&Credits>)> {
+        let parts = self.outcomes.iter().flat_map(|outcome| {
+            let nobody = outcome.credits.is_empty().then_some((&outcome.share, outcome, None));
+            let each = outcome.credits.iter().map(move |(share, credits)| (share, outcome, Some(credits)));
+            nobody.into_iter().chain(each)
+        });
+        let mut parts = parts.peekable();
         let mut reached = Share::zero();
         let mut from = Some(0);
-        self.outcomes.iter().enumerate().filter_map(move |(at, outcome)| {
-            reached = reached.add(&outcome.share);
-            let first = from?;
-            // Beyond 64 bits there is no number left.
-            let next = u64::try_from(reached.scaled_up(64)).ok();
-            from = next;
-            (next != Some(first) || at + 1 == self.outcomes.len()).then_some((first, outcome))
+        std::iter::from_fn(move || {
+            loop {
+                let (share, outcome, credits) = parts.next()?;
+                reached = reached.add(share);
+                let first = from?;
+                // Beyond 64 bits there is no number left.
+                let next = u64::try_from(reached.scaled_up(64)).ok();
+                from = next;
+                if next != Some(first) || parts.peek().is_none() {
+                    return Some((first, outcome, credits));
+                }
+            }
         })
     }
 }
@@ -171,6 +201,8 @@ pub enum Choice {
         records: Records,
         /// Seconds.
         ttl: u32,
+        /// Whom it comes by.
+        credits: Credits,
     },
     /// No record of the asked type.
     Nodata,
@@ -198,8 +230,8 @@ impl Choice {
     /// Settles for one client and adds what remains to chance to `outcomes`.
     fn spread(&self, share: &Share, client: &Client, outcomes: &mut Outcomes) {
         match self {
-            Self::Answer { endpoint, records, ttl } => {
-                outcomes.add(share, *endpoint, Some(records), *ttl);
+            Self::Answer { endpoint, records, ttl, credits } => {
+                outcomes.add(share, *endpoint, Some((records, credits)), *ttl);
             }
             Self::Nodata => outcomes.add(share, None, None, 0),
             Self::Random(parts) => {
@@ -236,16 +268,33 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn add(&mut self, share: &Share, endpoint: Option<EndpointId>, records: Option<&Records>, ttl: u32) {
+    fn add(
+        &mut self,
+        share: &Share,
+        endpoint: Option<EndpointId>,
+        answer: Option<(&Records, &Credits)>,
+        ttl: u32,
+    ) {
         if share.is_zero() {
             return;
         }
+        let records = answer.map(|(records, _)| records);
         let next = self.list.len();
         let at = *self.index.entry((records.map(Records::sorted), ttl)).or_insert(next);
         match self.list.get_mut(at) {
-            Some(outcome) => outcome.share = outcome.share.add(share),
+            Some(outcome) => {
+                outcome.share = outcome.share.add(share);
+                let Some((_, credits)) = answer else { return };
+                match outcome.credits.iter_mut().find(|(_, held)| held == credits) {
+                    Some((held, _)) => *held = held.add(share),
+                    None => outcome.credits.push((share.clone(), Arc::clone(credits))),
+                }
+            }
             None => {
-                self.list.push(Outcome { share: share.clone(), endpoint, records: records.cloned(), ttl });
+                let credits = answer.map(|(_, credits)| (share.clone(), Arc::clone(credits)));
+                let (share, records, credits) =
+                    (share.clone(), records.cloned(), credits.into_iter().collect());
+                self.list.push(Outcome { share, endpoint, records, ttl, credits });
             }
         }
     }

@@ -3,7 +3,9 @@
 use std::cell::Cell as Mutable;
 use std::net::IpAddr;
 
-use crate::abi::{Answer, Cell, Generation, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick};
+use crate::abi::{
+    Answer, CREDIT_NAMES, Cell, Generation, Line, LocationEntry, MAX_PICKS, NAME_WORDS, Owner, Pick,
+};
 use crate::compile::words;
 use crate::decide::Asker;
 use crate::lookup::{self, Client, Hit, Miss, Query, Tables as Reading, hash_name, hashed_bits};
@@ -35,6 +37,8 @@ pub struct Possible {
     pub nscount: u8,
     /// SCOPE PREFIX-LENGTH.
     pub scope: u8,
+    /// [`Cell::tally`].
+    pub tally: u32,
 }
 
 impl Possible {
@@ -147,6 +151,7 @@ impl<'t> Sim<'t> {
                 ancount: 0,
                 nscount: 0,
                 scope: 0,
+                tally: 0,
             });
             return Ok(());
         }
@@ -173,10 +178,11 @@ impl<'t> Sim<'t> {
                 share,
                 kind: cell.kind,
                 piece: self.piece(cell)?,
-                ends: cell.ends,
+                ends: cell.ends(),
                 ancount: cell.ancount,
-                nscount: cell.nscount,
+                nscount: cell.nscount(),
                 scope: if cell.kind == Cell::RECORDS { scope } else { 0 },
+                tally: cell.tally(),
             });
         }
         Ok(())
@@ -194,6 +200,20 @@ impl<'t> Sim<'t> {
             *taken.get_mut(usize::from(cell.alias)).ok_or(Miss::Broken)? += WHOLE - own;
         }
         Ok((0..).zip(taken.into_iter().map(|taken| Share::ratio(taken, WHOLE * count))).collect())
+    }
+
+    /// TTL of the answers that a tally counts, and [`crate::abi::endpoint_hash`] of the endpoints that it counts for.
+    pub fn credited(&self, tally: u32) -> Result<(u32, Vec<u64>), Miss> {
+        let credits = self.tables.credits.get(tally as usize..).ok_or(Miss::Broken)?;
+        let first = credits.first().ok_or(Miss::Broken)?;
+        let count = first.count as usize;
+        let names: Vec<u64> = credits
+            .iter()
+            .take(count.div_ceil(CREDIT_NAMES))
+            .flat_map(|credit| credit.names)
+            .take(count)
+            .collect();
+        if names.len() == count { Ok((first.ttl, names)) } else { Err(Miss::Broken) }
     }
 
     /// The octets of a cell's piece.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::abi::{
-    Answer, Cell, Generation, Interface, Line, LocationEntry, LocationKey4, LocationKey6, MAX_ADDRESSES,
-    MAX_INTERFACES, MAX_VLANS, Owner,
+    Answer, Cell, Credit, Generation, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
+    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, Owner,
 };
 
 /// One generation of tables.
@@ -23,6 +23,8 @@ pub struct Tables {
     pub cells: Vec<Cell>,
     /// Lines of long names and pieces.
     pub lines: Vec<Line>,
+    /// Whom each tally counts for; the first is nobody's.
+    pub credits: Vec<Credit>,
     /// IPv4 prefixes in order of address; they cover the family, and only special ones lie inside others.
     pub locations4: Vec<(LocationKey4, LocationEntry)>,
     /// IPv6 prefixes likewise.
@@ -73,6 +75,8 @@ impl Frontage {
             answers: 0,
             cells: 0,
             lines: 0,
+            tallies: 0,
+            pad: 0,
             edns_size: self.edns_size,
             flags: self.flags,
             ipv4_count: 0,

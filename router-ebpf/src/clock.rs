@@ -1,4 +1,4 @@
-//! The time, for the lease.
+//! The time, for the lease and the tallies.
 
 use aya_ebpf::helpers::{bpf_jiffies64, bpf_ktime_get_coarse_ns};
 use router_common::abi::Control;
@@ -10,14 +10,14 @@ use router_common::abi::Control;
 #[repr(C)]
 pub struct Clock {
     jiffies: u64,
-    tick: u32,
+    now: u64,
 }
 
 impl Clock {
     /// The time when it was asked for last, in the deadline's unit: at the last query that was read whole.
     #[inline(always)]
     pub const fn tick(&self) -> u32 {
-        self.tick
+        Control::tick(self.now)
     }
 
     /// Whether the agent's lease has lapsed.
@@ -28,8 +28,14 @@ impl Clock {
         if jiffies != self.jiffies {
             self.jiffies = jiffies;
             // SAFETY: a helper without arguments.
-            self.tick = Control::tick(unsafe { bpf_ktime_get_coarse_ns() });
+            self.now = unsafe { bpf_ktime_get_coarse_ns() };
         }
-        control.deadline() < self.tick
+        control.deadline() < Control::tick(self.now)
+    }
+
+    /// Nanoseconds of `CLOCK_MONOTONIC`, as [`Self::is_stale`] found it in this run.
+    #[inline(always)]
+    pub const fn now(&self) -> u64 {
+        self.now
     }
 }

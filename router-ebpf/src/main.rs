@@ -11,6 +11,7 @@ mod maps;
 mod packet;
 mod parse;
 mod reply;
+mod report;
 mod scratch;
 mod stats;
 mod tables;
@@ -49,6 +50,7 @@ fn xroute(context: XdpContext) -> u32 {
         Verdict::Abort(counter) => (counter, XDP_ABORTED),
     };
     count(counter);
+    report::mistake(context.ctx, control, counter);
     if control.flags() & Control::TRACE != 0 {
         trace::outcome(context.ctx, counter);
     }
@@ -81,6 +83,7 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
         trace::query(context, scratch);
     }
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
+    stats::tally(generation, hit.cell, scratch.clock.now());
     Ok(Verdict::Answer { counter, stale })
 }
 

@@ -11,7 +11,7 @@
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
-use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationEntry, Owner};
+use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationEntry, Owner, Tally};
 use router_common::counter::Counter;
 use router_common::lookup::Query;
 use router_common::trace::{RING, RULES, Record, Rule, State};
@@ -63,6 +63,10 @@ pub static LOCATIONS_IPV6: ArrayOfMaps<Trie<[u8; 16]>, HALVES> = ArrayOfMaps::ne
 /// [`router_common::abi::map::LOCALS`].
 #[btf_map]
 pub static LOCALS: Array<Locals, 1, MMAPABLE> = Array::new();
+
+/// [`router_common::abi::map::TALLIES`].
+#[btf_map]
+pub static TALLIES: PerCpuArray<Tally, 32> = PerCpuArray::new();
 
 /// [`router_common::abi::map::COUNTERS`].
 #[btf_map]

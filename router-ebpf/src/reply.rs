@@ -110,11 +110,12 @@ fn plan(
         owner = owner.wrapping_add((name_len as u16).wrapping_sub(u16::from(hit.zone_len)));
         let pointer = Sum::ZERO.add_number(owner);
         piece_sum = piece_sum.add_sum(pointer);
-        if cell.ends[0] != 0 {
-            piece_sum = piece_sum.add_part(pointer, u32::from(cell.ends[0]));
+        let ends = cell.ends();
+        if ends[0] != 0 {
+            piece_sum = piece_sum.add_part(pointer, u32::from(ends[0]));
         }
-        if cell.ends[1] != 0 {
-            piece_sum = piece_sum.add_part(pointer, u32::from(cell.ends[1]));
+        if ends[1] != 0 {
+            piece_sum = piece_sum.add_part(pointer, u32::from(ends[1]));
         }
         if u32::from(hit.zone_len) > name_len {
             return Err(Verdict::Pass(Counter::PassBroken));
@@ -152,7 +153,7 @@ fn plan(
         .add_number(flags)
         .add_number(1)
         .add_number(u16::from(cell.ancount))
-        .add_number(u16::from(cell.nscount))
+        .add_number(u16::from(cell.nscount()))
         .add_number(additional)
         .add_sum(scratch.question_sum)
         .add_part(piece_sum, piece)
@@ -268,8 +269,10 @@ fn move_question(packet: &Packet, headers: &Headers, plan: &Plan, moved: u32) ->
 /// header along.
 #[inline(always)]
 fn write_counts(packet: &Packet, headers: &Headers, cell: &Cell, plan: &Plan) -> Option<()> {
-    let counts =
-        1 << 48 | u64::from(cell.ancount) << 32 | u64::from(cell.nscount) << 16 | u64::from(plan.additional);
+    let counts = 1 << 48
+        | u64::from(cell.ancount) << 32
+        | u64::from(cell.nscount()) << 16
+        | u64::from(plan.additional);
     packet.before::<8>(headers.udp.wrapping_add(UDP_HEADER + DNS_HEADER))?.set_u64::<0>(counts.to_be());
     Some(())
 }
@@ -291,11 +294,12 @@ fn write_piece(packet: &Packet, plan: &Plan, at: u32, cell: &Cell) -> Option<()>
 #[inline(always)]
 fn write_pointers(packet: &Packet, plan: &Plan, at: u32, cell: &Cell) -> Option<()> {
     packet.at::<2>(at)?.set_u16::<0>(plan.owner);
-    if cell.ends[0] != 0 {
-        packet.at::<2>(at.wrapping_add(u32::from(cell.ends[0])))?.set_u16::<0>(plan.owner);
+    let ends = cell.ends();
+    if ends[0] != 0 {
+        packet.at::<2>(at.wrapping_add(u32::from(ends[0])))?.set_u16::<0>(plan.owner);
     }
-    if cell.ends[1] != 0 {
-        packet.at::<2>(at.wrapping_add(u32::from(cell.ends[1])))?.set_u16::<0>(plan.owner);
+    if ends[1] != 0 {
+        packet.at::<2>(at.wrapping_add(u32::from(ends[1])))?.set_u16::<0>(plan.owner);
     }
     Some(())
 }

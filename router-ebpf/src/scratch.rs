@@ -21,6 +21,8 @@ pub struct Scratch {
     pub clock: Clock,
     /// See [`forget`].
     forgotten: u32,
+    /// Tick of the last report ([`crate::report`]).
+    pub reported: u32,
 }
 
 /// What the reply must know of the query's OPT record, in one word so that it is written at once.

@@ -1,8 +1,9 @@
-//! Counting outcomes.
+//! Counting outcomes, and answers by whom they come.
 
+use router_common::abi::{Cell, Generation};
 use router_common::counter::Counter;
 
-use crate::maps::COUNTERS;
+use crate::maps::{COUNTERS, TALLIES};
 
 /// Adds one on this CPU.
 #[inline(always)]
@@ -10,5 +11,21 @@ pub fn count(counter: Counter) {
     if let Some(slot) = COUNTERS.get_ptr_mut(counter as u32) {
         // SAFETY: this CPU's slot of a per-CPU array; nothing else runs this program on this CPU now.
         unsafe { *slot += 1 };
+    }
+}
+
+/// Counts an answer that was sent, and notes when, on this CPU.
+#[inline(always)]
+pub fn tally(generation: &Generation, cell: &Cell, now: u64) {
+    let tally = cell.tally();
+    if tally == 0 {
+        return;
+    }
+    if let Some(slot) = TALLIES.get_ptr_mut(generation.tallies.wrapping_add(tally)) {
+        // SAFETY: as above.
+        unsafe {
+            (*slot).answers += 1;
+            (*slot).last = now;
+        }
     }
 }

@@ -62,6 +62,10 @@ pub struct Agent {
     monitors: Monitors,
     compiled: Compiled,
     room: Room,
+    /// What the userspace server has answered with, under any model.
+    answered: dns::Registry,
+    /// Where it counts under this one.
+    tallies: Arc<dns::Tallies>,
 }
 
 impl Agent {
@@ -90,6 +94,8 @@ impl Agent {
         let Ground { settings, base, overrides, geography, latency } = ground;
         let monitors = Monitors::new(&snapshot.model);
         let room = Room::UNBOUNDED;
+        let mut answered = dns::Registry::default();
+        let tallies = Arc::new(answered.tallies(&snapshot.model));
         Ok(Self {
             settings,
             base,
@@ -101,6 +107,8 @@ impl Agent {
             monitors,
             compiled,
             room,
+            answered,
+            tallies,
         })
     }
 
@@ -134,9 +142,19 @@ impl Agent {
         &self.snapshot
     }
 
-    /// What the userspace server answers from at present.
+    /// What the userspace server answers from at present. Answers are not counted as handed out.
     pub fn service(&self) -> dns::Service {
         dns::Service::new(self.snapshot.clone(), Arc::clone(&self.settings.dns))
+    }
+
+    /// The same, and answers count.
+    pub fn serving(&self) -> dns::Service {
+        self.service().counting(Arc::clone(&self.tallies))
+    }
+
+    /// What the userspace server has answered with so far.
+    pub fn answered(&self) -> &dns::Registry {
+        &self.answered
     }
 
     /// How much one half of the fast path's maps holds.
@@ -179,7 +197,7 @@ impl Agent {
         let mut effects: Vec<Effect> =
             verdicts.into_iter().map(|(endpoint, health)| Effect::Verdict(endpoint, health)).collect();
         effects.extend(self.write(&changed)?);
-        effects.push(Effect::Serve(Arc::new(self.service())));
+        effects.push(Effect::Serve(Arc::new(self.serving())));
         Ok(effects)
     }
 

@@ -38,7 +38,7 @@ pub struct Entry {
     pub at: String,
     /// Who.
     pub who: Who,
-    /// What: `override`, `clear`, `end`, `reload`, `apply` or `rollback`.
+    /// What: `override`, `drain`, `clear`, `end`, `reload`, `apply` or `rollback`.
     pub what: &'static str,
     /// The change as it was asked for, in words.
     pub asked: String,

@@ -15,6 +15,7 @@ mod check;
 mod client;
 mod complete;
 mod doctor;
+mod drain;
 pub mod exit;
 mod explain;
 mod man;
@@ -67,6 +68,8 @@ enum Command {
     Probe(probe::Probe),
     /// Take endpoints out of service and put them back, set weights and dials, while the agent runs.
     Endpoint(change::Endpoint),
+    /// Take endpoints out of the answers, and say when nobody has them in a cache any more.
+    Drain(drain::Drain),
     /// Take whole profiles out of service and put them back, while the agent runs.
     Profile(change::Profile),
     /// Show such changes, and take them away.
@@ -143,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Probe(probe) => return ended(probe.execute(), json),
         Command::Doctor(doctor) => return ended(doctor.execute(), json),
         Command::Endpoint(endpoint) => endpoint.execute(),
+        Command::Drain(drain) => drain.execute(),
         Command::Profile(profile) => profile.execute(),
         Command::Override(overrides) => overrides.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),

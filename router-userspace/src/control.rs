@@ -30,6 +30,7 @@ use crate::trace::Hub;
 
 mod change;
 mod door;
+mod drain;
 mod follow;
 mod generations;
 mod openapi;
@@ -44,6 +45,7 @@ mod upgrade;
 
 pub use change::{Change, ChangeReport, Clear, OverrideReport, OverridesReport};
 pub use door::{Door, ListenerReport};
+pub use drain::{Drain, DrainReport, DrainsReport, clock};
 pub use generations::{Apply, GenerationReport, GenerationsReport, LoadReport, PlanWanted, Rollback};
 pub use peer::{Groups, Peer};
 pub use refusal::{ErrorDetail, ErrorReport, Kind};
@@ -78,6 +80,8 @@ pub enum Request {
     Standing(oneshot::Sender<(Standing, Basis)>),
     /// The overrides.
     Overrides(oneshot::Sender<OverridesReport>),
+    /// What is being drained.
+    Drains(oneshot::Sender<DrainsReport>),
     /// Hand everything to a new agent, of the program as it is on disk now; answered when that serves, or with why not.
     Upgrade(Who, oneshot::Sender<Result<UpgradeReport, String>>),
     /// Others of them; answered when the fast path shows it, or with why not.
@@ -234,7 +238,7 @@ pub fn bind(settings: &settings::Server) -> anyhow::Result<UnixListener> {
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             anyhow::bail!(
-                "another agent is listening on {} (end it first, or set server.control)",
+                "another agent is listening on {} (end it first, have it replaced by `xroute upgrade`, or set server.control)",
                 path.display()
             );
         }

@@ -33,6 +33,7 @@ mod server;
 mod show;
 pub mod sockets;
 mod sockopt;
+mod tallies;
 mod tcp;
 mod transfer;
 mod tsig;
@@ -54,6 +55,8 @@ pub use ready::{Ready, Replied};
 use reply::Reply;
 pub use server::{Connection, Heir, Server, serve, serve_on};
 pub use show::{Shown, record_type, show, show_reply, type_name};
+use tallies::Credited;
+pub use tallies::{Registry, Tallied, Tallies};
 use tsig::Standing;
 pub use udp::RECEIVE_BUFFER;
 
@@ -65,13 +68,27 @@ pub struct Service {
     pub settings: Arc<Dns>,
     /// Makes cookies, when they are configured.
     cookies: Option<Jar>,
+    /// Where answers are counted by whom they come; nowhere when nobody gets them.
+    tallies: Option<Arc<Tallies>>,
 }
 
 impl Service {
     /// Answers from `snapshot` as `settings` say.
     pub fn new(snapshot: Snapshot, settings: Arc<Dns>) -> Self {
         let cookies = settings.cookies.as_ref().and_then(Jar::new);
-        Self { snapshot, settings, cookies }
+        Self { snapshot, settings, cookies, tallies: None }
+    }
+
+    /// Counts answers by whom they come; of the same model.
+    pub fn counting(self, tallies: Arc<Tallies>) -> Self {
+        Self { tallies: Some(tallies), ..self }
+    }
+
+    /// Counts an answer that is sent.
+    fn tally(&self, credited: Option<&Credited>, client: &Client) {
+        if let Some((tallies, credited)) = self.tallies.as_ref().zip(credited) {
+            tallies.add(credited, client.now);
+        }
     }
 }
 
@@ -307,6 +324,8 @@ fn settle(
     counts.census().replied(answer.rcode);
     if reply.truncated {
         counts.add(Counter::ServerTruncated);
+    } else {
+        service.tally(answer.credited.as_ref(), client);
     }
     reply
 }

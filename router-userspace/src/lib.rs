@@ -6,6 +6,7 @@
 //! prints records for `explain` (`dns/show.rs`) and checks replies in tests.
 
 pub mod agent;
+pub mod answers;
 pub mod audit;
 pub mod cli;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod datapath;
 pub mod dns;
 pub mod dnstap;
 pub mod doctor;
+mod drain;
 pub mod events;
 pub mod explain;
 pub mod fault;

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 
 use crate::control::StatusReport;
 
+mod answers;
 mod exposition;
 mod figures;
 mod process;

@@ -99,6 +99,9 @@ pub struct Override {
     pub by: String,
     /// Why.
     pub reason: Option<String>,
+    /// Whether it drains: it is counted down to when the endpoint is in nobody's cache any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
 }
 
 /// All overrides of an agent, in the order in which they were made.
@@ -151,6 +154,31 @@ impl Overrides {
     /// # Errors
     /// A pattern that names nothing, a setting that the target does not have, a value out of range.
     pub fn add(&mut self, model: &Model, wanted: &Wanted, by: &str, now: Duration) -> Result<(), String> {
+        self.put(model, wanted, by, now, false)
+    }
+
+    /// [`Self::add`] of what takes endpoints out of the answers, to be counted down.
+    ///
+    /// # Errors
+    /// As there; and what is no endpoint to be disabled.
+    pub fn drain(&mut self, model: &Model, wanted: &Wanted, by: &str, now: Duration) -> Result<(), String> {
+        if wanted.setting != Setting::Status(State::Disabled) {
+            return Err(String::from("to drain is to set the status disabled"));
+        }
+        if let Some(odd) = wanted.targets.iter().find(|target| !target.contains('/')) {
+            return Err(format!("{odd:?}: endpoints are drained: PROFILE/ENDPOINT"));
+        }
+        self.put(model, wanted, by, now, true)
+    }
+
+    fn put(
+        &mut self,
+        model: &Model,
+        wanted: &Wanted,
+        by: &str,
+        now: Duration,
+        drain: bool,
+    ) -> Result<(), String> {
         check(wanted)?;
         let mut added: Vec<Override> = Vec::new();
         for pattern in &wanted.targets {
@@ -165,6 +193,7 @@ impl Overrides {
                         until: wanted.seconds.map(|seconds| now.as_secs().saturating_add(seconds)),
                         by: by.to_owned(),
                         reason: wanted.reason.clone(),
+                        drain,
                     });
                 }
             }
@@ -197,6 +226,11 @@ impl Overrides {
     /// When the next one ends, since the epoch.
     pub fn next_end(&self) -> Option<Duration> {
         self.0.iter().filter_map(|held| held.until).min().map(Duration::from_secs)
+    }
+
+    /// What is being drained, oldest first.
+    pub fn drains(&self) -> impl Iterator<Item = &Override> {
+        self.0.iter().filter(|held| held.drain)
     }
 
     /// The configuration with the overrides laid over it. Overrides on what it does not have rest: another
@@ -346,6 +380,14 @@ fn matching(model: &Model, pattern: &str) -> Result<Vec<(String, Place)>, String
     Ok(found)
 }
 
+/// The endpoint that a target names.
+pub fn endpoint_named(model: &Model, target: &str) -> Option<EndpointId> {
+    match place(model, target)? {
+        Place::Endpoint(id) => Some(id),
+        Place::Profile(_) => None,
+    }
+}
+
 fn place(model: &Model, target: &str) -> Option<Place> {
     let Some((profile, endpoint)) = target.split_once('/') else {
         return model.profile_named(target).map(Place::Profile);
@@ -356,7 +398,7 @@ fn place(model: &Model, target: &str) -> Option<Place> {
 }
 
 /// Whether a pattern fits a target, or the profile that a target is in.
-fn covers(pattern: &str, target: &str) -> bool {
+pub fn covers(pattern: &str, target: &str) -> bool {
     let fits = |pattern: &str, name: &str| pattern::matches(pattern.as_bytes(), name.as_bytes());
     let (profile, endpoint) = match target.split_once('/') {
         Some((profile, endpoint)) => (profile, Some(endpoint)),

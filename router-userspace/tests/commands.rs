@@ -163,6 +163,35 @@ fn no_reply_is_5() {
 }
 
 #[test]
+fn an_agent_that_ends_may_have_done_it() {
+    let parrot = Parrot::refusing("503 Service Unavailable", "unavailable", "shutting down", 2);
+    fails(&at(&["reload"], &parrot.socket()), 5, "unavailable", "shutting down");
+    parrot.end();
+}
+
+#[test]
+fn being_turned_away_is_waited_out() {
+    let ok = "HTTP/1.1 200 OK\r\ncontent-length: 16\r\nconnection: close\r\n\r\n{\"overrides\":[]}";
+    let body = serde_json::json!({"error": {"kind": "too_many", "message": "no room"}}).to_string();
+    let full = format!("HTTP/1.1 429 Too Many Requests\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let says = [full.clone(), full, ok.to_owned()];
+    let said = thread::spawn(move || {
+        for says in says {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = stream.read(&mut [0; 1024]).expect("a request");
+            stream.write_all(says.as_bytes()).expect("it listens");
+        }
+    });
+    let output = xroute(&at(&["override", "list"], &socket));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("no overrides"));
+    said.join().expect("asked as often as expected");
+}
+
+#[test]
 fn check_says_in_json_where_each_mistake_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("xroute.toml");

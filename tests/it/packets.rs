@@ -9,4 +9,5 @@ mod measure;
 mod picks;
 mod refused;
 mod sizes;
+mod tallies;
 mod trace;

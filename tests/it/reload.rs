@@ -15,6 +15,7 @@ use router_tests::netns::{Namespace, Pair, need_netns};
 use router_tests::packet::Query;
 use serde_json::Value;
 
+mod drain;
 mod overrides;
 mod plans;
 
@@ -371,7 +372,7 @@ ttl = {ttl}
     eventually("the reload", || agent.status(&pair.server)["reloading"] == true);
     agent.terminate();
     let output = reloading.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 const NEAREST: &str = r#"

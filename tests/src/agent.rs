@@ -227,8 +227,16 @@ pub fn adopt_orphans() {
 /// Waits for the end of a process that one of our children has left; whether it was a good one.
 pub fn wait_for_orphan(pid: i32) -> bool {
     let mut status = 0;
-    // SAFETY: waits for a child, as which this process has adopted it; `status` outlives the call.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    let start = Instant::now();
+    let waited = loop {
+        // SAFETY: waits for a child, as which this process has adopted it; `status` outlives the call.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        // Its parent may be about to leave it.
+        if waited == pid || start.elapsed() > PATIENCE {
+            break waited;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
     waited == pid && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 

@@ -107,7 +107,7 @@ impl ProgRun {
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
-        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES] {
+        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::TALLIES] {
             loader.map_max_entries(name, half * 2);
         }
         let mut ebpf = loader.load(OBJECT).context("the object does not load")?;
@@ -139,7 +139,7 @@ impl ProgRun {
         let mut generation = image.generation;
         (generation.owners, generation.owner_mask) = (base, image.owners.len() as u32 - 1);
         (generation.regions, generation.answers) = (base * 4, base);
-        (generation.cells, generation.lines) = (base, base);
+        (generation.cells, generation.lines, generation.tallies) = (base, base, base);
         let at = base as usize;
         self.owners.write(at, &image.owners)?;
         self.regions.write(at, &image.regions)?;
@@ -220,6 +220,20 @@ impl ProgRun {
         };
         let fd = counters.fd().as_fd();
         (0..Counter::FAST as u32).map(|index| Ok(raw::lookup(fd, index, self.cpus)?.iter().sum())).collect()
+    }
+
+    /// A tally of a half: answers, and nanoseconds of `CLOCK_MONOTONIC` of the last one.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn tally(&self, half: u8, tally: u32) -> Result<(u64, u64)> {
+        let Some(Map::PerCpuArray(tallies)) = self.ebpf.map(map::TALLIES) else {
+            anyhow::bail!("no tallies")
+        };
+        let index = u32::from(half) * self.half + tally;
+        let words = raw::lookup(tallies.fd().as_fd(), index, self.cpus * 2)?;
+        let last = words.iter().skip(1).step_by(2).max().copied().unwrap_or_default();
+        Ok((words.iter().step_by(2).sum(), last))
     }
 
     /// Instructions that the verifier walked through.

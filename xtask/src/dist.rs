@@ -56,7 +56,7 @@ fn package(order: &Order<'_>) -> Result<PathBuf> {
         // The assets are named relative to the package, in this directory.
         .env("CARGO_TARGET_DIR", directory.join("cargo"))
         .args(["--package", "router-userspace", "--no-build", "--no-strip", "--locked", "--quiet"])
-        .args(["--deb-version", version, "--output"])
+        .args(["--compress-system", "--deb-version", version, "--output"])
         .arg(directory);
     if quickly {
         command.arg("--fast");

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use super::alias;
 use super::piece::Piece;
 use crate::abi::{MAX_PICKS, Pick};
-use crate::decide::{Choice, Leaf, Settled, settle};
+use crate::decide::{Choice, Leaf, Served, Settled, settle};
 use crate::model::Zone;
 
 /// Everything one answer holds.
@@ -117,7 +117,7 @@ impl Encoder {
     fn leaf(&self, leaf: &Leaf) -> Body {
         Body::Piece(match leaf {
             None => self.nodata.clone(),
-            Some((records, ttl)) => Piece::records(records, *ttl),
+            Some(Served { records, ttl, credits }) => Piece::records(records, *ttl, credits),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::abi::{Cell, INLINE_PIECE, MAX_PIECE};
-use crate::decide::Records;
+use crate::decide::{Credits, Records};
 use crate::model::{Zone, rtype};
 use crate::name::Name;
 
@@ -15,10 +15,10 @@ pub struct Piece {
     pub kind: u8,
     /// ANCOUNT.
     pub ancount: u8,
-    /// NSCOUNT.
-    pub nscount: u8,
     /// [`Cell::ends`].
     pub ends: [u8; 2],
+    /// Whom records come by, and their TTL.
+    pub credit: Option<(Credits, u32)>,
     /// The records.
     pub wire: Wire,
 }
@@ -65,11 +65,11 @@ impl std::ops::Deref for Wire {
 impl Piece {
     /// What the fast path leaves to userspace.
     pub fn pass() -> Self {
-        Self { kind: Cell::PASS, ancount: 0, nscount: 0, ends: [0; 2], wire: Wire::of(&[]) }
+        Self { kind: Cell::PASS, ancount: 0, ends: [0; 2], credit: None, wire: Wire::of(&[]) }
     }
 
     /// One RRset for the answer section, its owner a pointer to QNAME; a pass when it is too long.
-    pub fn records(records: &Records, ttl: u32) -> Self {
+    pub fn records(records: &Records, ttl: u32, credits: &Credits) -> Self {
         let mut writer = Writer::default();
         let count = match records {
             Records::A(addresses) => {
@@ -91,7 +91,8 @@ impl Piece {
         };
         match u8::try_from(count) {
             Ok(ancount) if writer.len() <= MAX_PIECE && ancount > 0 => {
-                Self { kind: Cell::RECORDS, ancount, nscount: 0, ends: [0; 2], wire: writer.finish() }
+                let credit = Some((Arc::clone(credits), ttl));
+                Self { kind: Cell::RECORDS, ancount, ends: [0; 2], credit, wire: writer.finish() }
             }
             _ => Self::pass(),
         }
@@ -118,7 +119,7 @@ impl Piece {
         writer.record(0, rtype::SOA, zone.negative_ttl(), &rdata);
         let mut octets = writer.into_octets();
         octets[..2].fill(0);
-        Self { kind: Cell::NODATA, ancount: 0, nscount: 1, ends, wire: Wire::of(&octets) }
+        Self { kind: Cell::NODATA, ancount: 0, ends, credit: None, wire: Wire::of(&octets) }
     }
 }
 

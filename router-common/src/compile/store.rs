@@ -9,21 +9,25 @@ use foldhash::fast::FixedState;
 
 use super::content::{Body, Content};
 use super::piece;
-use crate::abi::{Answer, Cell, INLINE_PIECE, LINE, Line};
+use super::tallies::Tallies;
+use crate::abi::{Answer, Cell, Credit, INLINE_PIECE, LINE, Line, MAX_TALLIES};
 use crate::diff::Operation;
+use crate::model::Model;
 
-/// How many cells and lines a half can hold.
+/// How many cells, lines and tallies a half can hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
     /// Cells.
     pub cells: u32,
     /// Lines.
     pub lines: u32,
+    /// Tallies.
+    pub tallies: u32,
 }
 
 impl Room {
     /// As many as an index can name.
-    pub const UNBOUNDED: Self = Self { cells: u32::MAX - 1, lines: u32::MAX - 1 };
+    pub const UNBOUNDED: Self = Self { cells: u32::MAX - 1, lines: u32::MAX - 1, tallies: MAX_TALLIES };
 }
 
 /// A half is full: a new generation is needed.
@@ -32,7 +36,7 @@ pub struct OutOfRoom;
 
 impl std::fmt::Display for OutOfRoom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no free cells or lines are left in this generation")
+        f.write_str("no free cells, lines or tallies are left in this generation")
     }
 }
 
@@ -74,12 +78,16 @@ struct Placed {
     lines: Vec<(u32, u32)>,
 }
 
-/// The two tables that contents are in, and how much goes into them.
+/// The tables that contents are in, and how much goes into them.
 pub struct Shelf<'t> {
     /// The cell table.
     pub cells: &'t mut Vec<Cell>,
     /// The line table.
     pub lines: &'t mut Vec<Line>,
+    /// The credit table.
+    pub credits: &'t mut Vec<Credit>,
+    /// Has the endpoints' names.
+    pub model: &'t Model,
     /// How much they may become.
     pub room: Room,
     /// What is written is told here, parts before what refers to them; not while everything is new.
@@ -91,6 +99,14 @@ impl Shelf<'_> {
         put(self.cells, index, cell, Cell::EMPTY);
         if let Some(operations) = &mut self.operations {
             operations.push(Operation::WriteCell { index, cell });
+        }
+    }
+
+    /// Puts a credit into a free place.
+    pub fn put_credit(&mut self, index: u32, credit: Credit) {
+        put(self.credits, index, credit, Credit::EMPTY);
+        if let Some(operations) = &mut self.operations {
+            operations.push(Operation::WriteCredit { index, credit });
         }
     }
 
@@ -108,6 +124,7 @@ pub struct Store {
     placed: HashMap<Arc<Content>, Placed, FixedState>,
     cell_runs: Runs,
     line_runs: Runs,
+    tallies: Tallies,
 }
 
 impl Store {
@@ -131,8 +148,10 @@ impl Store {
                 Body::Piece(piece) => {
                     cell.kind = piece.kind;
                     cell.ancount = piece.ancount;
-                    cell.nscount = piece.nscount;
-                    cell.ends = piece.ends;
+                    cell.detail = match &piece.credit {
+                        Some((credits, ttl)) => self.tallies.tally(credits, *ttl, shelf)?,
+                        None => Cell::ends_detail(piece.ends),
+                    };
                     cell.sum = piece::sum(&piece.wire);
                     cell.len = piece.wire.len() as u16;
                     if piece.wire.len() <= INLINE_PIECE {
@@ -178,6 +197,11 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Whether answers are not counted because they are credited in more ways than there are tallies.
+    pub fn is_out_of_tallies(&self) -> bool {
+        self.tallies.is_full()
     }
 
     /// Makes what was released usable again: no reader can be in it any more.

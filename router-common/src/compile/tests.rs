@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::*;
-use crate::abi::{Cell, INLINE_PIECE};
+use crate::abi::{Cell, INLINE_PIECE, endpoint_hash};
 use crate::decide::{Asker, Records, distribution};
 use crate::fixture::*;
 use crate::lookup::Miss;
@@ -118,6 +118,54 @@ fn agrees(
     if seen == said.len() { Ok(()) } else { Err(format!("{said:?} has more than {expected:?}")) }
 }
 
+/// By whom answers come, and with which TTL: the share of each.
+type Counted = HashMap<(u32, Vec<u64>), Share>;
+
+/// Whether tables count answers for those by whom they come.
+fn counts_alike(
+    tables: &Tables,
+    name: &Name,
+    snapshot: &Snapshot,
+    profile: ProfileId,
+    aaaa: bool,
+    asker: &Asker,
+) -> Result<(), String> {
+    let add = |counted: &mut Counted, key, share: &Share| {
+        let held = counted.entry(key).or_insert(Share::zero());
+        *held = held.add(share);
+    };
+    let (mut found, mut expected) = (Counted::new(), Counted::new());
+    let sim = Sim::new(tables);
+    for possible in sim.enumerate(&query(name, aaaa, asker)).expect("the name is there") {
+        if possible.kind == Cell::RECORDS {
+            let credited = sim.credited(possible.tally).map_err(|miss| format!("{miss:?}"))?;
+            add(&mut found, credited, &possible.share);
+        }
+    }
+    let asked = if aaaa { Asked::Aaaa } else { Asked::A };
+    for outcome in distribution(snapshot, profile, asked, asker).outcomes {
+        let whole: Share = outcome.credits.iter().map(|(share, _)| share).sum();
+        if outcome.records.is_some() && whole != outcome.share {
+            return Err(format!("{outcome:?} comes by {whole}"));
+        }
+        for (share, credits) in &outcome.credits {
+            let hash = |id: &EndpointId| {
+                endpoint_hash(&snapshot.model.profile(id.profile).name, &snapshot.model.endpoint(*id).name)
+            };
+            add(&mut expected, (outcome.ttl, credits.iter().map(hash).collect()), share);
+        }
+    }
+    let tolerance = Share::ratio(2 * expected.len() as u64 + 2, 1 << 32);
+    for key in found.keys().chain(expected.keys()) {
+        let nothing = Share::zero();
+        let of = |counted: &Counted| counted.get(key).unwrap_or(&nothing).clone();
+        if of(&found).distance(&of(&expected)) > tolerance {
+            return Err(format!("{key:?}: {}, not {}", of(&found), of(&expected)));
+        }
+    }
+    Ok(())
+}
+
 /// Names of a model that a profile decides.
 fn bound(model: &Model) -> Vec<(Name, ProfileId, ZoneId)> {
     let mut bound: Vec<(Name, ProfileId, ZoneId)> = model
@@ -200,7 +248,7 @@ fn an_alias_into_our_own_zones_is_not_followed() {
 }
 
 #[test]
-fn profiles_that_look_alike_share_a_partition_and_equal_answers_share_cells() {
+fn profiles_that_look_alike_share_a_partition_and_equal_answers_of_one_share_cells() {
     let subnet = |label: &str| {
         let mut office = endpoint("office", "192.0.2.1");
         office.subnets = vec![range("198.51.100.0/24")];
@@ -209,7 +257,8 @@ fn profiles_that_look_alike_share_a_partition_and_equal_answers_share_cells() {
     let one = compiled(&World::new(vec![subnet("p0")]).snapshot()).tables;
     let two = compiled(&World::new(vec![subnet("p0"), subnet("p1")]).snapshot()).tables;
     assert_eq!(one.regions, two.regions);
-    assert_eq!(one.cells, two.cells);
+    // NODATA is the same for both; records are counted for each.
+    assert_eq!((one.cells.len(), two.cells.len()), (3, 5));
     assert_eq!(2 * one.answers.len(), two.answers.len());
 }
 
@@ -229,13 +278,65 @@ fn a_change_touches_only_what_can_see_it() {
     let flips = operations.iter().filter(|each| matches!(each, Operation::SetAnswer { .. })).count();
     assert_eq!(flips, 2, "A of top and of pool");
     assert!(compiled.has_retired());
-    let room = Room { cells: compiled.tables.cells.len() as u32, lines: compiled.tables.lines.len() as u32 };
+    let Tables { cells, lines, .. } = &compiled.tables;
+    let room = Room { cells: cells.len() as u32, lines: lines.len() as u32, ..Room::UNBOUNDED };
     assert_eq!(compiled.clone().update(&world.snapshot(), &changed, &room), Err(OutOfRoom));
     compiled.reclaim();
     assert!(compiled.update(&world.snapshot(), &changed, &room).is_ok());
     // Ids that the model does not have are nobody's.
     let nobody = [EndpointId { profile: ProfileId(99), index: 7 }];
     assert_eq!(compiled.update(&world.snapshot(), &nobody, &room), Ok(Vec::new()));
+}
+
+#[test]
+fn answers_are_counted_by_whom_they_come_and_by_ttl() {
+    let mut pool =
+        profile("pool", Method::Weighted, vec![endpoint("a", "192.0.2.1"), endpoint("b", "192.0.2.2")]);
+    pool.ttl = 10;
+    let top = profile("top", Method::Weighted, vec![endpoint("pool", "@1"), endpoint("c", "192.0.2.3")]);
+    let world = World::new(vec![top, pool]).with_state(&[]);
+    let snapshot = world.snapshot();
+    let mut compiled = compiled(&snapshot);
+    let name = |profile: &str, endpoint: &str| endpoint_hash(profile, endpoint);
+    let ttl = snapshot.model.profile(ProfileId(0)).ttl;
+    let mut credits: Vec<(u32, Vec<u64>)> = (1..compiled.tables.credits.len() as u32)
+        .map(|tally| Sim::new(&compiled.tables).credited(tally).expect("it is there"))
+        .collect();
+    let through = |leaf| (10.min(ttl), vec![name("top", "pool"), name("pool", leaf)]);
+    let mut expected = vec![through("a"), through("b"), (ttl, vec![name("top", "c")])];
+    if snapshot.model.profile(ProfileId(1)).names.iter().next().is_some() {
+        expected.extend([(10, vec![name("pool", "a")]), (10, vec![name("pool", "b")])]);
+    }
+    credits.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(credits, expected);
+    // What is left of them when one is down is counted where it was.
+    let before = compiled.tables.credits.clone();
+    let down = world.with_state(&["pool/a=unhealthy"]).snapshot();
+    compiled
+        .update(&down, &[EndpointId { profile: ProfileId(1), index: 0 }], &Room::UNBOUNDED)
+        .expect("room");
+    assert_eq!(compiled.tables.credits, before);
+}
+
+#[test]
+fn a_new_way_to_an_answer_takes_a_tally_or_more_room() {
+    let tens = (1..=10).map(|at| endpoint(&format!("e{at}"), &format!("192.0.2.{at}"))).collect();
+    let world = World::new(vec![profile("many", Method::Multivalue { max_return: 8 }, tens)]).with_state(&[]);
+    let mut compiled = compiled(&world.snapshot());
+    // Ten sets of eight, each in two credits, and nobody's.
+    assert_eq!(compiled.tables.credits.len(), 1 + 10 * 2);
+    let down = world.with_state(&["many/e1=unhealthy"]).snapshot();
+    let changed = [EndpointId { profile: ProfileId(0), index: 0 }];
+    let room = |tallies| Room { tallies, ..Room::UNBOUNDED };
+    assert_eq!(compiled.clone().update(&down, &changed, &room(34)), Err(OutOfRoom));
+    let operations = compiled.update(&down, &changed, &room(35)).expect("room for seven new sets");
+    let first = operations.iter().position(|each| matches!(each, Operation::WriteCredit { .. }));
+    let cell = operations.iter().position(|each| matches!(each, Operation::WriteCell { .. }));
+    assert!(first < cell, "whom a cell counts for is written before it");
+    let (_, names) = Sim::new(&compiled.tables).credited(21).expect("it is there");
+    assert_eq!(names.len(), 8);
+    assert!(!compiled.is_out_of_tallies());
 }
 
 /// Two names of one length whose hashes are equal under the key returned with them: their first words
@@ -387,6 +488,11 @@ proptest! {
             let asker = some_asker(&mut dice);
             for operation in &operations {
                 match *operation {
+                    Operation::WriteCredit { index, credit } => {
+                        // It begins at zero, so nobody may be counting there.
+                        prop_assert!(image.credits.len() <= index as usize);
+                        image.credits.resize(index as usize + 1, credit);
+                    }
                     Operation::WriteLine { index, line } => {
                         let len = image.lines.len().max(index as usize + 1);
                         image.lines.resize(len, line);
@@ -412,6 +518,9 @@ proptest! {
             for (name, profile, zone) in &bound {
                 let said = said(&image, name, false, &asker, before.model.zone(*zone));
                 prop_assert_eq!(agrees(&said, &after, *profile, false, &asker), Ok(()));
+                for aaaa in [false, true] {
+                    prop_assert_eq!(counts_alike(&image, name, &after, *profile, aaaa, &asker), Ok(()));
+                }
             }
             if round % 2 == 1 {
                 compiled.reclaim();

@@ -14,10 +14,10 @@ use crate::status::{EndpointStatus, Statuses};
 use super::dial::{Walker, walk};
 use super::nearest::{Nearness, nearest_first, nearness};
 use super::why::Why;
-use super::{Asked, Choice, Records, Snapshot};
+use super::{Asked, Choice, Credits, Records, Snapshot};
 
 /// Deepest nesting followed; the configuration allows 10 levels (ROUTING.md §2).
-const MAX_DEPTH: u8 = 16;
+const MAX_DEPTH: usize = 16;
 
 /// What one profile chooses among its own endpoints (positions).
 #[derive(Clone, PartialEq, Debug)]
@@ -30,8 +30,8 @@ pub(crate) enum What {
     Shares(Vec<(Share, u32)>),
     /// One of these, evenly, by a hash of the client; two at least.
     Hashed(Vec<u32>),
-    /// One of these sets of addresses, each equally often; the endpoint when the set is of one.
-    Sets(Vec<(Records, Option<u32>)>),
+    /// One of these sets of addresses, each equally often, and the endpoints that they are of.
+    Sets(Vec<(Records, Vec<u32>)>),
 }
 
 /// What, and why.
@@ -100,15 +100,23 @@ impl<'s> Oracle<'s> {
 
     /// See [`super::choose`].
     pub fn choose(&self, profile: ProfileId, asked: Asked, location: &Location) -> Choice {
-        self.follow(profile, asked, location, u32::MAX, 0)
+        self.follow(profile, asked, location, u32::MAX, &mut Vec::new())
     }
 
-    fn follow(&self, profile: ProfileId, asked: Asked, location: &Location, ttl: u32, depth: u8) -> Choice {
-        if depth > MAX_DEPTH {
+    /// `path` holds the endpoints that led here.
+    fn follow(
+        &self,
+        profile: ProfileId,
+        asked: Asked,
+        location: &Location,
+        ttl: u32,
+        path: &mut Vec<EndpointId>,
+    ) -> Choice {
+        if path.len() > MAX_DEPTH {
             return Choice::Nodata;
         }
         let ttl = ttl.min(self.snapshot.model.profile(profile).ttl);
-        let serve = |index: u32| self.serve(EndpointId { profile, index }, asked, location, ttl, depth);
+        let mut serve = |index: u32| self.serve(EndpointId { profile, index }, asked, location, ttl, path);
         match self.verdict(profile, asked, location).what {
             What::Nodata => Choice::Nodata,
             What::One(index) => serve(index),
@@ -120,9 +128,11 @@ impl<'s> Oracle<'s> {
             }
             What::Sets(sets) => {
                 let each = Share::ratio(1, sets.len() as u64);
-                let mut parts = sets.into_iter().map(|(records, index)| {
-                    let endpoint = index.map(|index| EndpointId { profile, index });
-                    Choice::Answer { endpoint, records, ttl }
+                let mut parts = sets.into_iter().map(|(records, of)| {
+                    let of = of.into_iter().map(|index| EndpointId { profile, index });
+                    let credits: Credits = path.iter().copied().chain(of).collect();
+                    let endpoint = credits.last().copied().filter(|_| credits.len() == path.len() + 1);
+                    Choice::Answer { endpoint, records, ttl, credits }
                 });
                 if each.is_one() {
                     return parts.next().unwrap_or(Choice::Nodata);
@@ -132,9 +142,21 @@ impl<'s> Oracle<'s> {
         }
     }
 
-    fn serve(&self, id: EndpointId, asked: Asked, location: &Location, ttl: u32, depth: u8) -> Choice {
+    fn serve(
+        &self,
+        id: EndpointId,
+        asked: Asked,
+        location: &Location,
+        ttl: u32,
+        path: &mut Vec<EndpointId>,
+    ) -> Choice {
         let records = match &self.snapshot.model.endpoint(id).target {
-            Target::Profile(child) => return self.follow(*child, asked, location, ttl, depth + 1),
+            Target::Profile(child) => {
+                path.push(id);
+                let choice = self.follow(*child, asked, location, ttl, path);
+                path.pop();
+                return choice;
+            }
             Target::Domain(name) => Some(Records::Cname(name.clone())),
             Target::Addresses { ipv4, ipv6 } => match asked {
                 Asked::A => records_of(ipv4, Records::A),
@@ -144,7 +166,10 @@ impl<'s> Oracle<'s> {
             },
         };
         match records {
-            Some(records) => Choice::Answer { endpoint: Some(id), records, ttl },
+            Some(records) => {
+                let credits = path.iter().copied().chain([id]).collect();
+                Choice::Answer { endpoint: Some(id), records, ttl, credits }
+            }
             None => Choice::Nodata,
         }
     }
@@ -320,7 +345,7 @@ impl<'s> Oracle<'s> {
     /// Measured latency of an endpoint; of a nested one, of its fastest child that is available.
     fn latency(&self, id: EndpointId, asked: Asked, depth: u8) -> Option<Duration> {
         match self.snapshot.model.endpoint(id).target {
-            Target::Profile(child) if depth <= MAX_DEPTH => self
+            Target::Profile(child) if usize::from(depth) <= MAX_DEPTH => self
                 .statuses
                 .endpoints(child)
                 .filter(|&below| {
@@ -531,13 +556,14 @@ fn windows<A: Copy + Eq + Hash>(
     addresses: &[(A, u32)],
     most: usize,
     make: impl Fn(Vec<A>) -> Records,
-) -> (Vec<(Records, Option<u32>)>, usize) {
+) -> (Vec<(Records, Vec<u32>)>, usize) {
     let distinct = distinct(addresses.iter().copied(), |&(address, _)| address);
     let count = distinct.len();
     let set = |window: Vec<(A, u32)>| {
-        let first = window.first().map(|&(_, index)| index);
-        let of_one = first.filter(|first| window.iter().all(|(_, index)| index == first));
-        (make(window.into_iter().map(|(address, _)| address).collect()), of_one)
+        let mut of: Vec<u32> = window.iter().map(|&(_, index)| index).collect();
+        of.sort_unstable();
+        of.dedup();
+        (make(window.into_iter().map(|(address, _)| address).collect()), of)
     };
     if count == 0 {
         return (Vec::new(), 0);

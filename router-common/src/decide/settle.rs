@@ -9,13 +9,23 @@ use foldhash::fast::FixedState;
 
 use crate::share::Share;
 
-use super::{Choice, Records};
+use super::{Choice, Credits, Records};
 
 /// Most leaves that a settled choice may have; more are left to userspace.
 const MAX_LEAVES: usize = 1 << 16;
 
 /// An end of a choice; `None` is NODATA.
-pub(crate) type Leaf = Option<(Records, u32)>;
+pub(crate) type Leaf = Option<Served>;
+
+/// What is served at an end.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Served {
+    pub records: Records,
+    /// Seconds.
+    pub ttl: u32,
+    /// Whom it comes by: equal records by others are counted apart.
+    pub credits: Credits,
+}
 
 /// A settled choice.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,7 +53,7 @@ impl Settled {
 /// Settles a choice; `None` when it would grow too large.
 pub(crate) fn settle(choice: Choice) -> Option<Settled> {
     match choice {
-        Choice::Answer { records, ttl, .. } => Some(certain(Some((records, ttl)))),
+        Choice::Answer { records, ttl, credits, .. } => Some(certain(Some(Served { records, ttl, credits }))),
         Choice::Nodata => Some(certain(None)),
         Choice::Hashed { salt, of } => {
             let of = of.into_iter().map(settle).collect::<Option<Vec<_>>>()?;
@@ -68,7 +78,9 @@ fn settle_plain(parts: Vec<(Share, Choice)>) -> Option<Settled> {
     let mut merged = Merged { list: Vec::with_capacity(parts.len()), ..Merged::default() };
     for (share, part) in parts {
         match part {
-            Choice::Answer { records, ttl, .. } => merged.add(share, Some((records, ttl))),
+            Choice::Answer { records, ttl, credits, .. } => {
+                merged.add(share, Some(Served { records, ttl, credits }));
+            }
             _ => merged.add(share, None),
         }
     }
@@ -150,13 +162,32 @@ impl Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{EndpointId, ProfileId};
 
     fn answer(last: u8) -> Choice {
-        Choice::Answer { endpoint: None, records: Records::A(vec![[192, 0, 2, last].into()]), ttl: 30 }
+        by(0, last)
+    }
+
+    fn by(endpoint: u32, last: u8) -> Choice {
+        let Served { records, ttl, credits } = served(endpoint, last);
+        Choice::Answer { endpoint: None, records, ttl, credits }
+    }
+
+    fn served(endpoint: u32, last: u8) -> Served {
+        let credits = [EndpointId { profile: ProfileId(0), index: endpoint }].into();
+        Served { records: Records::A(vec![[192, 0, 2, last].into()]), ttl: 30, credits }
     }
 
     fn leaf(last: u8) -> Leaf {
-        Some((Records::A(vec![[192, 0, 2, last].into()]), 30))
+        Some(served(0, last))
+    }
+
+    #[test]
+    fn equal_answers_by_others_stay_apart() {
+        let half = Share::ratio(1, 2);
+        let choice = Choice::Random(vec![(half.clone(), by(1, 1)), (half.clone(), by(2, 1))]);
+        let leaves = vec![(half.clone(), Some(served(1, 1))), (half, Some(served(2, 1)))];
+        assert_eq!(settle(choice), Some(Settled::Random(leaves)));
     }
 
     #[test]

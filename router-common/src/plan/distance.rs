@@ -143,10 +143,11 @@ pub(super) fn each<'c>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::Credits;
 
     fn answer(last: u8) -> Choice {
         let records = Records::A(vec![[192, 0, 2, last].into()]);
-        Choice::Answer { endpoint: None, records, ttl: 30 }
+        Choice::Answer { endpoint: None, records, ttl: 30, credits: Credits::default() }
     }
 
     fn hashed(salt: u16, of: impl IntoIterator<Item = u8>) -> Choice {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::distance::each;
 use super::names::Side;
 use crate::atlas::Partition;
-use crate::decide::{Asked, Choice, Oracle, Records, Snapshot};
+use crate::decide::{Asked, Choice, Credits, Oracle, Records, Snapshot};
 use crate::model::{Method, Node, ProfileId, Target, rtype};
 use crate::name::Name;
 use crate::share::Share;
@@ -171,7 +171,7 @@ pub(super) fn listed(parts: &[(String, Share)]) -> String {
 
 /// What static records answer.
 fn recorded(node: &Node, asked: Asked) -> Choice {
-    let answer = |records, ttl| Choice::Answer { endpoint: None, records, ttl };
+    let answer = |records, ttl| Choice::Answer { endpoint: None, records, ttl, credits: Credits::default() };
     if let Some(set) = node.get(&rtype::CNAME) {
         let target = set.rdata.first().and_then(|rdata| Name::from_wire(rdata).ok());
         if let Some(target) = target {

@@ -258,6 +258,7 @@ impl Agent {
         let Ground { settings, base, overrides, geography, latency } = ground;
         let before = Arc::clone(&snapshot.health);
         self.monitors.rebuild(&snapshot.model, now);
+        self.tallies = Arc::new(self.answered.tallies(&snapshot.model));
         self.settings = settings;
         self.base = base;
         self.overrides = overrides;
@@ -276,7 +277,7 @@ impl Agent {
             .collect();
         self.snapshot.health = Arc::new(view);
         effects.extend(self.write(&changed)?);
-        effects.push(Effect::Serve(Arc::new(self.service())));
+        effects.push(Effect::Serve(Arc::new(self.serving())));
         effects.push(Effect::Probe(targets_of(&self.snapshot.model)));
         Ok(effects)
     }

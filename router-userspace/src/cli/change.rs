@@ -173,7 +173,7 @@ impl Override {
 }
 
 /// A time as the configuration writes it, of whole seconds.
-fn time(written: &str) -> Result<Duration, String> {
+pub(super) fn time(written: &str) -> Result<Duration, String> {
     crate::config::duration_of(written)
         .filter(|time| time.as_secs() >= 1 && time.subsec_millis() == 0)
         .ok_or_else(|| String::from("a time of at least a second is wanted, e.g. 90s, 30m or 2h"))

@@ -21,11 +21,11 @@ pub use lines::End;
 const LOOK: Duration = Duration::from_secs(10);
 /// How long it may take to load a configuration: a large geo database takes a while on a small machine.
 const CHANGE: Duration = Duration::from_secs(600);
-/// How often a question is asked that the agent has no room for.
+/// How often it is asked when the agent breaks off.
 const TRIES: u32 = 5;
 /// Time between them.
 const PAUSE: Duration = Duration::from_millis(150);
-/// How long a place in the socket's queue is waited for, when others press in; and how often it is looked.
+/// How long room is waited for, when others press in; and how often a place in the socket's queue is looked for.
 const QUEUE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(10));
 
 impl AgentAddress {
@@ -113,13 +113,16 @@ impl Connection {
                         tokio::time::sleep(QUEUE.1).await;
                         continue;
                     }
-                    // Others press in; to look a second time changes nothing.
-                    Ok(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE && tries > 1 => {}
+                    // Turned away before anything was begun.
+                    Ok(response)
+                        if response.status() == StatusCode::TOO_MANY_REQUESTS
+                            && began.elapsed() < QUEUE.0 => {}
+                    // To look a second time changes nothing.
                     Err(error) if !error.is_connect() && !error.is_timeout() && tries > 1 => {}
                     Ok(response) => break response,
                     Err(error) => return Err(self.unsent(error, timeout)),
                 }
-                tries -= 1;
+                tries = tries.saturating_sub(1).max(1);
                 tokio::time::sleep(PAUSE).await;
             };
             let status = response.status();
@@ -149,7 +152,7 @@ pub(super) fn unsent(socket: &Path, error: &reqwest::Error, timeout: Duration) -
         return Failure::new(Exit::NotPermitted, what);
     } else if is_queue_full(error) {
         let what = format!("the agent at {socket} has no room: too many others want to connect");
-        return Failure::told(Exit::Failed, Kind::Unavailable.word(), what);
+        return Failure::told(Exit::Failed, Kind::TooMany.word(), what);
     } else if error.is_connect() {
         let hint = "is `xroute run` running? --socket PATH?";
         (Exit::Unreachable, format!("cannot reach the agent at {socket} ({hint})"))
@@ -183,7 +186,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &std::io::Error> {
 pub(super) fn refused(status: StatusCode, text: &str) -> Failure {
     let exit = match status {
         StatusCode::FORBIDDEN => Exit::NotPermitted,
-        StatusCode::GATEWAY_TIMEOUT => Exit::Unanswered,
+        StatusCode::SERVICE_UNAVAILABLE => Exit::Unanswered,
         _ => Exit::Failed,
     };
     match serde_json::from_str::<ErrorReport>(text) {

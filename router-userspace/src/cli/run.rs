@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::DEFAULT_CONFIG;
 use crate::agent::Agent;
+use crate::answers::{Answers, Shares, UNDER_WAY};
 use crate::audit::Who;
 use crate::clock::unix_now;
 use crate::config::Config;
@@ -23,6 +24,7 @@ use crate::reload::{LoadedFeed, Wanted};
 use crate::systemd::{self, Notify};
 use crate::{control, dns, privileges, settings};
 
+mod answers;
 mod changes;
 mod descriptors;
 mod failover;
@@ -162,23 +164,23 @@ impl Run {
         let mut agent = state::resume(config)?;
         let store = Keeping::prepare(&mut agent);
         let settings = agent.settings().clone();
-        let to_keep = sockets.to_keep()?;
+        let to_keep = sockets.take_to_keep()?;
         let api_sockets = sockets.of_api()?;
         let Sockets { dns: listening, control: listener, http, control_given, control_stays, .. } = sockets;
 
         let counts = Arc::new(dns::Counts::default());
-        let (serve, services) = watch::channel(Arc::new(agent.service()));
+        let (serve, services) = watch::channel(Arc::new(agent.serving()));
         let lock = before.as_mut().and_then(|before| before.lock.take());
-        let (server, datapath) = if before.is_some() {
+        let (server, (datapath, answers)) = if before.is_some() {
             // What can fail comes first: the old agent reads from the sockets meanwhile.
-            let datapath = self.attach(&settings, &mut agent, lock)?;
+            let attached = self.attach(&settings, &mut agent, lock, true)?;
             let services_now = services;
-            serve.send_replace(Arc::new(agent.service()));
-            (dns::serve_on(listening, services_now, Arc::clone(&counts)).await?, datapath)
+            serve.send_replace(Arc::new(agent.serving()));
+            (dns::serve_on(listening, services_now, Arc::clone(&counts)).await?, attached)
         } else {
             let server = dns::serve_on(listening, services, Arc::clone(&counts)).await?;
-            let datapath = self.attach(&settings, &mut agent, None)?;
-            (server, datapath)
+            let attached = self.attach(&settings, &mut agent, None, false)?;
+            (server, attached)
         };
         let mut tap = Tap::new(Arc::clone(counts.readers()));
         if before.is_none() {
@@ -243,8 +245,10 @@ impl Run {
             engine,
             feeds,
             reloads: Reloads::default(),
-            keeper: Keeper::new(crate::state::path(&settings.state_dir)),
+            keeper: Keeper::new(&settings.state_dir),
             keeping,
+            answers,
+            shares: Shares::default(),
             manager,
             program,
             control_stays,
@@ -256,6 +260,7 @@ impl Run {
             started,
             loaded_at: unix_now(),
         };
+        serving.answers_from_another();
         let mut renewal = tokio::time::interval(RENEWAL);
         let mut ends = tokio::time::interval(ENDS);
         let mut looks = tokio::time::interval(serving.manager.interval());
@@ -267,7 +272,10 @@ impl Run {
                 _ = terminate.recv() => break None,
                 _ = interrupt.recv() => break None,
                 _ = hangup.recv() => serving.load(Wanted::own(), Who::agent(), None),
-                _ = renewal.tick() => serving.keep_up()?,
+                _ = renewal.tick() => {
+                    serving.keep_up()?;
+                    serving.follow_shares();
+                }
                 _ = ends.tick() => serving.end_overrides(),
                 _ = looks.tick() => {
                     let generation = status::generation(&serving);
@@ -293,7 +301,10 @@ impl Run {
                 }
                 made = serving.reloads.made() => serving.made(made)?,
                 () = serving.telling.clock.due() => serving.first_answers(),
-                () = serving.keeper.due() => serving.keeper.write(serving.agent.kept()),
+                () = serving.keeper.due() => {
+                    let answers = serving.kept_answers();
+                    serving.keeper.write(serving.agent.kept(), answers);
+                }
                 message = Upgrade::hear(&mut serving.upgrade) => {
                     let descriptors = || {
                         let of_api = api_sockets.iter().map(OwnedFd::try_clone);
@@ -312,9 +323,11 @@ impl Run {
         if let Some(http) = http {
             http.abort();
         }
-        let Serving { engine, datapath, keeper, agent, manager, tap, .. } = serving;
-        tokio::task::block_in_place(|| tap.end());
+        // Who waits for something is told at once that it will not come, while there is time to send it.
+        drop((std::mem::take(&mut serving.reloads), serving.upgrade.take()));
         if let Some(handed) = handed {
+            let Serving { engine, datapath, manager, tap, .. } = serving;
+            tokio::task::block_in_place(|| tap.end());
             log::info!("process {} serves from now on; ending", handed.pid);
             // Who asks this process now is told so.
             drop(requests);
@@ -332,15 +345,27 @@ impl Run {
             return Ok(());
         }
         log::info!("ending");
-        manager.stopping();
-        engine.shutdown().await;
-        match datapath {
-            Some(datapath) if self.keep_attached => datapath.keep(),
-            Some(datapath) => datapath.detach()?,
-            None => {}
-        }
+        drop(requests);
+        serving.manager.stopping();
+        let (fast, ended, detached) = match serving.datapath.take() {
+            Some(datapath) if self.keep_attached => {
+                let fast = datapath.tallies();
+                datapath.keep();
+                (fast.ok(), answers::Ended::Attached, Ok(()))
+            }
+            Some(datapath) => {
+                let (detached, fast) = datapath.detach_and_count();
+                (fast.ok(), answers::Ended::Detached, detached)
+            }
+            None => (None, answers::Ended::Detached, Ok(())),
+        };
         server.stop().await;
-        keeper.end(agent.kept()).await;
+        let last = serving.last_answers(fast.as_ref(), ended);
+        let Serving { engine, keeper, agent, tap, .. } = serving;
+        tokio::task::block_in_place(|| tap.end());
+        engine.shutdown().await;
+        keeper.end(agent.kept(), last).await;
+        detached?;
         if !control_stays {
             // Nobody can connect any more; a file that is gone already is no matter.
             let _ = std::fs::remove_file(&settings.control);
@@ -354,10 +379,14 @@ impl Run {
         settings: &settings::Server,
         agent: &mut Agent,
         lock: Option<OwnedFd>,
-    ) -> anyhow::Result<Option<Datapath>> {
+        handed_over: bool,
+    ) -> anyhow::Result<(Option<Datapath>, Answers)> {
+        let saved = state::answers(&settings.state_dir);
+        // One that hands over goes on answering until this one does.
+        let until = || if handed_over { unix_now() + UNDER_WAY } else { unix_now() };
         if settings.interfaces.is_empty() {
             log::info!("no interfaces: the userspace server answers everything");
-            return Ok(None);
+            return Ok((None, Answers::resume(saved, None, until())));
         }
         let options = Options {
             interfaces: &settings.interfaces,
@@ -366,11 +395,8 @@ impl Run {
             stale: settings.stale,
             lease: LEASE,
         };
-        let tables = &agent.compiled().tables;
-        let (datapath, start) = match lock {
-            Some(lock) => Datapath::inherit(&options, tables, lock)?,
-            None => Datapath::open(&options, tables)?,
-        };
+        let counted = saved.as_ref().map(|saved| saved.counted.clone()).unwrap_or_default();
+        let (datapath, start) = Datapath::open_after(&options, &agent.compiled().tables, counted, lock)?;
         match start {
             Start::Fresh => log::info!("fast path: started"),
             Start::Adopted => log::info!("fast path: adopted what was running"),
@@ -389,7 +415,8 @@ impl Run {
             }
         }
         agent.set_room(room(&datapath));
-        Ok(Some(datapath))
+        let answers = Answers::resume(saved, datapath.tallies().ok().as_ref(), until());
+        Ok((Some(datapath), answers))
     }
 }
 

@@ -22,6 +22,13 @@ use crate::overrides::{Changed, Override, Wanted};
 pub enum Change {
     /// These as well.
     Add(Wanted),
+    /// These endpoints out of the answers, counted down to when they can be stopped.
+    Drain {
+        /// Which; the setting is the status `disabled`.
+        wanted: Wanted,
+        /// Whatever it does to clients.
+        force: bool,
+    },
     /// Not those whose target fits one of these patterns.
     Clear(Vec<String>),
 }
@@ -79,7 +86,7 @@ impl fmt::Display for OverrideReport {
             f,
             "{}: {}, by {} {} ago",
             self.held.target,
-            self.held.setting,
+            if self.held.drain { String::from("draining") } else { self.held.setting.to_string() },
             self.held.by,
             ago(self.age_seconds)
         )?;
@@ -117,6 +124,7 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
     Router::new()
         .route("/v1/overrides", post(add))
         .route("/v1/overrides/clear", post(clear))
+        .merge(super::drain::routes())
         // `whole_body` has its own limit, and reads for those only whom `admit` lets through.
         .route_layer(DefaultBodyLimit::disable())
         .route_layer(from_fn(whole_body))
@@ -126,7 +134,7 @@ pub(super) fn routes(requests: mpsc::Sender<Request>, admin_group: Option<String
 
 /// What everybody finds who may connect.
 pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
-    Router::new().route("/v1/overrides", get(list)).with_state(requests)
+    Router::new().route("/v1/overrides", get(list)).merge(super::drain::read_only()).with_state(requests)
 }
 
 /// What operators changed by hand.
@@ -177,7 +185,7 @@ async fn clear(
     change(&requests, &peer, Change::Clear(targets)).await
 }
 
-async fn change(
+pub(super) async fn change(
     requests: &mpsc::Sender<Request>,
     peer: &Peer,
     change: Change,

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
-use super::{ErrorReport, change, follow, generations, page, trace, upgrade};
+use super::{ErrorReport, change, drain, follow, generations, page, trace, upgrade};
 
 /// Every route that [`super::routes`] offers. A route that is missing here fails a test.
 #[derive(OpenApi)]
@@ -39,6 +39,8 @@ use super::{ErrorReport, change, follow, generations, page, trace, upgrade};
         generations::rollback,
         change::add,
         change::clear,
+        drain::list,
+        drain::begin,
         upgrade::upgrade,
         trace::trace,
     ),

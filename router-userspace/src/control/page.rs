@@ -152,6 +152,10 @@ fn agent(page: &mut Html, report: &StatusReport) {
         page.row("fast path", "none: the userspace server answers everything");
     }
     for interface in &report.interfaces {
+        if interface.away {
+            page.row("fast path", &format!("{}, not there; attached to when it comes back", interface.name));
+            continue;
+        }
         let why =
             interface.why_not_native.as_ref().map_or_else(String::new, |why| format!(" (not native: {why})"));
         page.row("fast path", &format!("{}, XDP {}{why}", interface.name, interface.mode));

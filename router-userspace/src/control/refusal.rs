@@ -31,7 +31,9 @@ pub enum Kind {
     TooLarge,
     /// It was understood, and what it asks for cannot be done; nothing was changed.
     Refused,
-    /// The agent has too many connections, or it is ending.
+    /// The client has too many connections; nothing was begun.
+    TooMany,
+    /// The agent is ending: what was asked for may have been done.
     Unavailable,
     /// A fault of the agent.
     Internal,
@@ -48,6 +50,7 @@ impl From<StatusCode> for Kind {
             | StatusCode::URI_TOO_LONG
             | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Self::TooLarge,
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => Self::Refused,
+            StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
             StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
             status if status.is_client_error() => Self::BadRequest,
             _ => Self::Internal,
@@ -66,6 +69,7 @@ impl Kind {
             Self::TooSlow => "too_slow",
             Self::TooLarge => "too_large",
             Self::Refused => "refused",
+            Self::TooMany => "too_many",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
         }
@@ -139,6 +143,7 @@ mod tests {
             Kind::TooSlow,
             Kind::TooLarge,
             Kind::Refused,
+            Kind::TooMany,
             Kind::Unavailable,
             Kind::Internal,
         ] {

@@ -49,8 +49,8 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
 /// What a connection gets for which there is no room.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 80\r\n\
-connection: close\r\n\r\n{\"error\":{\"kind\":\"unavailable\",\"message\":\"too many connections of this client\"}}";
+const FULL: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: 77\r\n\
+connection: close\r\n\r\n{\"error\":{\"kind\":\"too_many\",\"message\":\"too many connections of this client\"}}";
 
 /// Serves the control socket for ever. Handlers find out by [`ConnectInfo`] of [`Peer`] who asks.
 pub async fn serve_unix(listener: UnixListener, routes: Router, groups: Groups, door: Arc<Door>) {
@@ -247,6 +247,6 @@ mod tests {
         let length = format!("content-length: {}", body.len());
         assert!(head.lines().any(|line| line == length), "{length} is not in {head}");
         let told: super::super::ErrorReport = serde_json::from_str(body).expect("JSON");
-        assert_eq!(told.error.kind, super::super::Kind::Unavailable);
+        assert_eq!(told.error.kind, super::super::Kind::TooMany);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use router_common::abi::{MIN_OWNERS, map};
+use router_common::abi::{MAX_TALLIES, MIN_OWNERS, map};
 use router_common::tables::Tables;
 
 /// Elements of each table that fit into one half. The location tries have none: each generation brings
@@ -19,6 +19,8 @@ pub struct Capacity {
     pub cells: u32,
     /// Lines.
     pub lines: u32,
+    /// Tallies, and credits.
+    pub tallies: u32,
 }
 
 /// A table that does not fit its maps.
@@ -52,7 +54,8 @@ fn head_room(used: usize, halves: u64, more: u64) -> u32 {
 
 impl Capacity {
     /// Room for tables and what they may become: twice the owners; half as many regions and answers
-    /// again; twice the cells and lines, because a change writes new ones while the old ones are read.
+    /// again, and tallies, which cost for every CPU; twice the cells and lines, because a change writes new ones
+    /// while the old ones are read.
     pub fn for_tables(tables: &Tables) -> Self {
         let owners = head_room(tables.owners.len().max(MIN_OWNERS as usize), 4, 0);
         Self {
@@ -61,6 +64,7 @@ impl Capacity {
             answers: head_room(tables.answers.len(), 3, 4096),
             cells: head_room(tables.cells.len(), 4, 4096),
             lines: head_room(tables.lines.len(), 4, 1024),
+            tallies: head_room(tables.credits.len(), 3, 1024).min(MAX_TALLIES),
         }
     }
 
@@ -77,6 +81,7 @@ impl Capacity {
         check(map::REGIONS, tables.regions.len(), self.regions)?;
         check(map::ANSWERS, tables.answers.len(), self.answers)?;
         check(map::CELLS, tables.cells.len(), self.cells)?;
-        check(map::LINES, tables.lines.len(), self.lines)
+        check(map::LINES, tables.lines.len(), self.lines)?;
+        check(map::TALLIES, tables.credits.len(), self.tallies)
     }
 }

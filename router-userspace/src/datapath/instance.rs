@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use router_common::abi::{
-    Cell, Control, Generation, HALVES, Interface, Line, Locals, LocationEntry, LocationKey4, LocationKey6,
-    MAX_INTERFACES, Owner, map,
+    Cell, Control, Credit, Generation, HALVES, Interface, Line, Locals, LocationEntry, LocationKey4,
+    LocationKey6, MAX_INTERFACES, Owner, Tally, map,
 };
 use router_common::counter::Counter;
 use router_common::diff::Operation;
@@ -26,6 +26,7 @@ use super::addresses;
 use super::capacity::{Capacity, OutOfRoom};
 use super::mapped::{MappedArray, Words};
 use super::program::Loaded;
+use super::tallies::{Ledger, Mark};
 use super::{Applied, Error, sys};
 
 /// `BPF_F_MMAPABLE`.
@@ -50,6 +51,7 @@ pub struct Instance {
     cells: MappedArray<Cell>,
     lines: MappedArray<Line>,
     locals: MappedArray<Locals>,
+    credits: MappedArray<Credit>,
     /// CPUs that a per-CPU map has values for.
     cpus: usize,
     /// Whether no run can be in the half that is not active.
@@ -83,6 +85,7 @@ impl Instance {
         let cells = mapped::<Cell>(find(&maps, map::CELLS)?, map::CELLS)?;
         let lines = mapped::<Line>(find(&maps, map::LINES)?, map::LINES)?;
         let locals = mapped::<Locals>(find(&maps, map::LOCALS)?, map::LOCALS)?;
+        let credits = mapped::<Credit>(find(&maps, map::CREDITS)?, map::CREDITS)?;
         for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
             let info = sys::map_info(find(&maps, name)?).with_context(|| format!("cannot ask for {name}"))?;
             if info.max_entries as usize != HALVES || info.value_size != 4 {
@@ -93,6 +96,10 @@ impl Instance {
         if counters.max_entries as usize != Counter::FAST || counters.value_size != 8 {
             bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::FAST);
         }
+        let tallies = sys::map_info(find(&maps, map::TALLIES)?).context("cannot ask for TALLIES")?;
+        if tallies.max_entries != credits.len() || tallies.value_size as usize != size_of::<Tally>() {
+            bail!("TALLIES has {} tallies, there are {} credits", tallies.max_entries, credits.len());
+        }
         let halves = HALVES as u32;
         let capacity = Capacity {
             owners: owners.len() / halves,
@@ -100,6 +107,7 @@ impl Instance {
             answers: answers.len() / halves,
             cells: cells.len() / halves,
             lines: lines.len() / halves,
+            tallies: credits.len() / halves,
         };
         let cpus = aya::util::nr_cpus().map_err(|(what, error)| anyhow!("cannot read {what}: {error}"))?;
         Ok(Self {
@@ -115,6 +123,7 @@ impl Instance {
             cells,
             lines,
             locals,
+            credits,
             cpus,
             quiet: false,
             barrier: sys::Barrier::new().ok(),
@@ -146,11 +155,18 @@ impl Instance {
     }
 
     /// Writes a whole generation and switches to it. The old one answers until then, and goes on when
-    /// this fails. Returns the new generation's serial number.
+    /// this fails. What both halves had counted before goes to the ledger. Returns the new generation's serial
+    /// number.
     ///
     /// # Errors
     /// [`Error::OutOfRoom`] before anything is written.
-    pub fn install(&mut self, tables: &Tables, placement: Placement<'_>, after: u64) -> Result<u64, Error> {
+    pub fn install(
+        &mut self,
+        tables: &Tables,
+        placement: Placement<'_>,
+        after: u64,
+        ledger: &mut Ledger,
+    ) -> Result<u64, Error> {
         self.capacity.fits(tables).map_err(Error::OutOfRoom)?;
         if !self.quiet {
             self.grace();
@@ -159,6 +175,8 @@ impl Instance {
         let half = 1 - active.min(1);
         let before = self.generation().map_or(after, |generation| generation.serial.max(after));
         let serial = tables.generation.serial.max(before.saturating_add(1));
+        // An earlier agent may have ended before it did so.
+        ledger.fold(self, half);
         self.write(half, tables, placement, serial)?;
         self.quiet = false;
         self.control.exchange(0, |old| {
@@ -169,6 +187,7 @@ impl Instance {
         // that takes memory only while it is used.
         self.grace();
         self.quiet = true;
+        ledger.fold(self, active.min(1));
         for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
             sys::delete_slot(self.map(name)?, active).with_context(|| format!("cannot empty {name}"))?;
         }
@@ -177,7 +196,7 @@ impl Instance {
 
     /// Fills a half that nobody reads.
     fn write(&self, half: u32, tables: &Tables, placement: Placement<'_>, serial: u64) -> Result<(), Error> {
-        let Capacity { owners, regions, answers, cells, lines } = self.capacity;
+        let Capacity { owners, regions, answers, cells, lines, tallies } = self.capacity;
         let mut generation = tables.generation;
         generation.serial = serial;
         generation.owners = half * owners;
@@ -185,6 +204,7 @@ impl Instance {
         generation.answers = half * answers;
         generation.cells = half * cells;
         generation.lines = half * lines;
+        generation.tallies = half * tallies;
         let count = placement.interfaces.len().min(MAX_INTERFACES);
         generation.interfaces = [Interface::default(); MAX_INTERFACES];
         for (to, from) in generation.interfaces.iter_mut().zip(placement.interfaces) {
@@ -196,10 +216,12 @@ impl Instance {
             && self.answers.write(generation.answers, words_of(&tables.answers))
             && self.cells.write(generation.cells, &tables.cells)
             && self.lines.write(generation.lines, &tables.lines)
+            && self.write_credits(half, &tables.credits)
             && self.generations.write(half, &[generation]);
         if !written {
             return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
         }
+        self.zero_tallies(generation.tallies, tables.credits.len())?;
         // Filling the tries takes most of the time, and one does not wait for the other.
         std::thread::scope(|scope| {
             let ipv4 =
@@ -215,6 +237,44 @@ impl Instance {
             }
         })?;
         Ok(())
+    }
+
+    /// Fills a half's credits.
+    fn write_credits(&self, half: u32, credits: &[Credit]) -> bool {
+        const NONE: [Credit; 64] = [Credit::EMPTY; 64];
+        let mut at = half * self.capacity.tallies;
+        let end = at + self.capacity.tallies;
+        let mut written = self.credits.write(at, credits);
+        at = at.saturating_add(credits.len() as u32);
+        while at < end {
+            let count = NONE.len().min((end - at) as usize);
+            written &= NONE.get(..count).is_some_and(|none| self.credits.write(at, none));
+            at += count as u32;
+        }
+        written
+    }
+
+    /// Sets tallies that no run counts in to zero.
+    fn zero_tallies(&self, first: u32, count: usize) -> Result<()> {
+        let words = self.cpus * (size_of::<Tally>() / size_of::<u64>());
+        sys::zero_many(self.map(map::TALLIES)?, first, count, words).context("cannot write TALLIES")
+    }
+
+    /// A half's credits.
+    pub fn credits(&self, half: u32) -> Vec<Credit> {
+        let first = half * self.capacity.tallies;
+        (first..first + self.capacity.tallies).map_while(|at| self.credits.read(at)).collect()
+    }
+
+    /// Which generation is in a half; `None` when none ever was.
+    pub fn mark(&self, half: u32) -> Option<Mark> {
+        let generation = self.generations.read(half).filter(|generation| generation.serial > 0)?;
+        Some(Mark { seed: generation.seed[0], serial: generation.serial })
+    }
+
+    /// CPUs that a per-CPU map has values for.
+    pub fn cpus(&self) -> usize {
+        self.cpus
     }
 
     /// Builds a trie and puts it into a half's slot. A trie that was ever seen by the program is not
@@ -257,6 +317,7 @@ impl Instance {
         };
         for operation in operations {
             match operation {
+                Operation::WriteCredit { index, .. } => check(map::CREDITS, *index, capacity.tallies)?,
                 Operation::WriteLine { index, .. } => check(map::LINES, *index, capacity.lines)?,
                 Operation::WriteCell { index, .. } => check(map::CELLS, *index, capacity.cells)?,
                 Operation::SetAnswer { index, .. } => check(map::ANSWERS, *index, capacity.answers)?,
@@ -265,6 +326,12 @@ impl Instance {
         let mut applied = Applied::default();
         for operation in operations {
             let done = match operation {
+                Operation::WriteCredit { index, credit } => {
+                    applied.credits += 1;
+                    let at = generation.tallies + index;
+                    self.zero_tallies(at, 1)?;
+                    self.credits.write(at, &[*credit])
+                }
                 Operation::WriteLine { index, line } => {
                     applied.lines += 1;
                     self.lines.write(generation.lines + index, &[*line])
@@ -372,7 +439,8 @@ impl Instance {
         Ok(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)))
     }
 
-    fn map(&self, name: &str) -> Result<BorrowedFd<'_>> {
+    /// A map.
+    pub fn map(&self, name: &str) -> Result<BorrowedFd<'_>> {
         find(&self.maps, name)
     }
 }

@@ -20,9 +20,11 @@ mod netdev;
 pub mod object;
 mod pins;
 mod program;
+mod reports;
 mod start;
 pub mod survey;
 mod sys;
+mod tallies;
 mod tap;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,12 +41,15 @@ pub use self::capacity::{Capacity, OutOfRoom};
 pub use self::figures::MapMemory;
 pub use self::interface::Mode;
 pub use self::pins::{default_directory, prepare};
+pub use self::reports::Reports;
 pub use self::sys::{interface_name, monotonic};
+pub use self::tallies::{Mark, Tallied, Tallies, Totals};
 pub use self::tap::{Missed, Tap};
 
 use self::instance::{Instance, Placement};
 use self::interface::Interface;
 use self::pins::{Directory, Set};
+use self::tallies::Ledger;
 use crate::settings::{Stale, XdpMode};
 
 /// How the datapath is set up.
@@ -102,6 +107,8 @@ impl From<anyhow::Error> for Error {
 /// What [`Datapath::apply`] wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
+    /// Credits.
+    pub credits: u32,
     /// Lines.
     pub lines: u32,
     /// Cells.
@@ -122,6 +129,7 @@ pub struct Datapath {
     attached: Vec<Attached>,
     mode: XdpMode,
     stale: Stale,
+    ledger: Ledger,
 }
 
 struct Pinned {
@@ -190,17 +198,33 @@ impl Datapath {
     /// When an interface is missing or has somebody else's program, another agent runs, or the kernel
     /// refuses. What was attached before goes on, and nothing new is left behind.
     pub fn open(options: &Options<'_>, tables: &Tables) -> Result<(Self, Start)> {
-        start::open(options, tables, None)
+        Self::open_after(options, tables, Vec::new(), None)
     }
 
-    /// As [`Self::open`], while the agent before still holds the lock on the pins and lends it ([`Self::lend`]). It must
+    /// [`Self::open`], by an agent that has kept what these generations counted: in [`Self::tallies`] they are left
+    /// out, when they are still in the maps.
+    ///
+    /// With a lock, while the agent before still holds it on the pins and lends it ([`Self::lend`]). It must
     /// change nothing meanwhile but the lease; when this fails, or what comes of it ends early, it must
     /// [`Self::reclaim`].
     ///
     /// # Errors
     /// As [`Self::open`].
+    pub fn open_after(
+        options: &Options<'_>,
+        tables: &Tables,
+        counted: Vec<Mark>,
+        lock: Option<OwnedFd>,
+    ) -> Result<(Self, Start)> {
+        start::open(options, tables, Ledger::after(counted), lock)
+    }
+
+    /// As [`Self::open`], with another agent's lock.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
     pub fn inherit(options: &Options<'_>, tables: &Tables, lock: OwnedFd) -> Result<(Self, Start)> {
-        start::open(options, tables, Some(lock))
+        Self::open_after(options, tables, Vec::new(), Some(lock))
     }
 
     /// The lock on the pins, for [`Self::inherit`]; `None` when nothing is pinned.
@@ -237,7 +261,8 @@ impl Datapath {
     pub fn unattached(tables: &Tables, capacity: &Capacity, interfaces: &[abi::Interface]) -> Result<Self> {
         let mut instance = Instance::new(program::load(capacity, None)?)?;
         let stale = Stale::Serve;
-        instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0)?;
+        let mut ledger = Ledger::default();
+        instance.install(tables, Placement { interfaces, flags: stale_flag(stale) }, 0, &mut ledger)?;
         Ok(Self {
             instance,
             pinned: None,
@@ -245,6 +270,7 @@ impl Datapath {
             attached: Vec::new(),
             mode: XdpMode::Auto,
             stale,
+            ledger,
         })
     }
 
@@ -266,6 +292,14 @@ impl Datapath {
         Tap::new(&self.instance)
     }
 
+    /// What the program reports, for a logger; `None` when it is not pinned. There is to be one reader at a time.
+    ///
+    /// # Errors
+    /// When the ring cannot be opened.
+    pub fn reports<L: log::Log>(&self, logger: L) -> Result<Option<Reports<L>>> {
+        self.pinned.as_ref().map(|pinned| Reports::open(&pinned.set.path, logger)).transpose()
+    }
+
     /// Elements of each table that fit without [`Self::replace`].
     pub fn capacity(&self) -> Capacity {
         self.instance.capacity()
@@ -284,7 +318,7 @@ impl Datapath {
     pub fn install(&mut self, tables: &Tables) -> Result<(), Error> {
         warn(self.refresh().map(drop));
         let placement = Placement { interfaces: &self.places, flags: stale_flag(self.stale) };
-        self.instance.install(tables, placement, 0).map(drop)
+        self.instance.install(tables, placement, 0, &mut self.ledger).map(drop)
     }
 
     /// Makes larger maps and another instance of the program, installs `tables` there and exchanges the
@@ -300,15 +334,16 @@ impl Datapath {
         let deadline = self.instance.control().deadline();
         let Some(pinned) = &mut self.pinned else {
             let mut instance = Instance::new(program::load(&capacity, None)?)?;
-            instance.install(tables, placement, serial)?;
+            instance.install(tables, placement, serial, &mut self.ledger)?;
             instance.set_deadline(deadline);
+            fold_last(&mut self.ledger, &self.instance);
             self.instance = instance;
             return Ok(());
         };
         let counters = pinned.set.path.join(abi::map::COUNTERS);
         let (mut instance, set) = start::pin_new(&pinned.directory, &capacity, Some(counters))?;
         let exchanged = (|| {
-            instance.install(tables, placement, serial)?;
+            instance.install(tables, placement, serial, &mut self.ledger)?;
             start::follow_addresses(&instance, &self.places)?;
             instance.set_deadline(deadline);
             exchange(&pinned.links, &self.instance, &instance)
@@ -317,6 +352,7 @@ impl Datapath {
             pinned.directory.remove_set(&set);
             return Err(error);
         }
+        fold_last(&mut self.ledger, &self.instance);
         let old = std::mem::replace(&mut pinned.set, set);
         pinned.directory.remove_set(&old);
         self.instance = instance;
@@ -404,6 +440,14 @@ impl Datapath {
         self.instance.counters()
     }
 
+    /// How often, and when last, each endpoint was answered with.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn tallies(&self) -> Result<Tallies> {
+        self.ledger.with_live(&self.instance)
+    }
+
     /// Serial number of the generation that answers.
     pub fn active_generation(&self) -> u64 {
         self.instance.generation().map_or(0, |generation| generation.serial)
@@ -413,11 +457,18 @@ impl Datapath {
     ///
     /// # Errors
     /// When something could not be removed; the rest is removed all the same.
-    pub fn detach(mut self) -> Result<()> {
-        match self.pinned.take() {
+    pub fn detach(self) -> Result<()> {
+        self.detach_and_count().0
+    }
+
+    /// [`Self::detach`], and what was counted up to the last answer.
+    pub fn detach_and_count(mut self) -> (Result<()>, Result<Tallies>) {
+        let detached = match self.pinned.take() {
             None => Ok(()),
             Some(Pinned { directory, set: _, links }) => remove(directory, links),
-        }
+        };
+        self.instance.grace();
+        (detached, self.tallies())
     }
 
     /// Lets go of it: answers go on, until the lease lapses and as long as it says.
@@ -494,6 +545,12 @@ fn exchange(links: &[(u32, OwnedFd)], old: &Instance, new: &Instance) -> Result<
         }
     }
     Ok(())
+}
+
+/// Takes in what an instance has counted that is in no link any more.
+fn fold_last(ledger: &mut Ledger, old: &Instance) {
+    old.grace();
+    ledger.fold(old, u32::from(old.control().half().min(1)));
 }
 
 fn stale_flag(stale: Stale) -> u32 {

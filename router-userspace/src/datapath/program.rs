@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use aya::maps::Map;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
-use router_common::abi::{HALVES, PROGRAM, map};
+use router_common::abi::{Credit, HALVES, PROGRAM, map};
 
 use super::capacity::Capacity;
 use super::object::OBJECT;
@@ -21,7 +21,7 @@ const VERIFIER_LINES: usize = 6;
 pub struct Loaded {
     /// The program.
     pub program: OwnedFd,
-    /// Every map the object defines under a name of its own.
+    /// Every map the object defines under a name of its own, and CREDITS.
     pub maps: HashMap<String, OwnedFd>,
 }
 
@@ -37,7 +37,8 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
         .map_max_entries(map::REGIONS, capacity.regions.saturating_mul(halves))
         .map_max_entries(map::ANSWERS, capacity.answers.saturating_mul(halves))
         .map_max_entries(map::CELLS, capacity.cells.saturating_mul(halves))
-        .map_max_entries(map::LINES, capacity.lines.saturating_mul(halves));
+        .map_max_entries(map::LINES, capacity.lines.saturating_mul(halves))
+        .map_max_entries(map::TALLIES, capacity.tallies.saturating_mul(halves));
     if let Some(pin) = counters {
         loader.map_pin_path(map::COUNTERS, pin);
     }
@@ -52,6 +53,10 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
             maps.insert(name, descriptor(held)?);
         }
     }
+    let credits = capacity.tallies.saturating_mul(halves);
+    let credits = sys::create_mmapable_array(map::CREDITS, size_of::<Credit>() as u32, credits)
+        .context("cannot make CREDITS")?;
+    maps.insert(map::CREDITS.to_owned(), credits);
     Ok(Loaded { program, maps })
 }
 

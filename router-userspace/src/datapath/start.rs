@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use router_common::abi::{self, MAX_INTERFACES};
+use router_common::abi::{self, HALVES, MAX_INTERFACES};
 use router_common::tables::Tables;
 
 use super::addresses;
@@ -16,10 +16,16 @@ use super::capacity::Capacity;
 use super::instance::{Instance, Placement};
 use super::interface::Interface;
 use super::pins::{Directory, PinnedLink, Set};
+use super::tallies::Ledger;
 use super::{Datapath, Links, Options, Pinned, Start, program, stale_flag, sys, warn};
 
-/// [`Datapath::open`], or with another agent's lock [`Datapath::inherit`].
-pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Result<(Datapath, Start)> {
+/// [`Datapath::open_after`].
+pub fn open(
+    options: &Options<'_>,
+    tables: &Tables,
+    mut ledger: Ledger,
+    lock: Option<OwnedFd>,
+) -> Result<(Datapath, Start)> {
     let interfaces = find_interfaces(options.interfaces)?;
     let places: Vec<abi::Interface> = interfaces
         .iter()
@@ -35,12 +41,16 @@ pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Re
         for interface in &interfaces {
             attach::refuse_foreign(interface, &old_links)?;
         }
-        let (mut instance, set, start) = begin(&directory, &old_links, tables)?;
+        let Begun { mut instance, set, start, old } = begin(&directory, &old_links, tables)?;
         let placement = Placement { interfaces: &places, flags: stale_flag(options.stale) };
-        instance.install(tables, placement, 0)?;
+        instance.install(tables, placement, 0, &mut ledger)?;
         follow_addresses(&instance, &places)?;
         instance.renew_lease(options.lease);
         let attached = connect(options, &interfaces, &directory, &instance, old_links, &mut kept, &mut made)?;
+        if let Some(old) = old {
+            old.grace();
+            (0..HALVES as u32).for_each(|half| ledger.fold(&old, half));
+        }
         directory.remove_unused_sets(Some(&set))?;
         Ok((instance, set, start, attached))
     })();
@@ -49,7 +59,7 @@ pub fn open(options: &Options<'_>, tables: &Tables, lock: Option<OwnedFd>) -> Re
             kept.append(&mut made);
             let pinned = Some(Pinned { directory, set, links: kept });
             let (mode, stale) = (options.mode, options.stale);
-            Ok((Datapath { instance, pinned, places, attached, mode, stale }, start))
+            Ok((Datapath { instance, pinned, places, attached, mode, stale, ledger }, start))
         }
         Err(error) => {
             for (interface, link) in made {
@@ -91,8 +101,17 @@ pub fn pin_new(
     Ok((instance, set))
 }
 
+/// What an agent goes on with.
+struct Begun {
+    instance: Instance,
+    set: Set,
+    start: Start,
+    /// What answers until it is exchanged, when its tallies can be read.
+    old: Option<Instance>,
+}
+
 /// Opens the set that answers now, when this agent can go on with it, or makes a new one.
-fn begin(directory: &Directory, links: &[PinnedLink], tables: &Tables) -> Result<(Instance, Set, Start)> {
+fn begin(directory: &Directory, links: &[PinnedLink], tables: &Tables) -> Result<Begun> {
     let set = directory.current(links)?;
     // Sets that no link holds are what a crash left; they only take memory.
     directory.remove_unused_sets(None)?;
@@ -100,17 +119,19 @@ fn begin(directory: &Directory, links: &[PinnedLink], tables: &Tables) -> Result
         Start::Fresh
     } else {
         match usable(set.as_ref(), tables) {
-            Ok((instance, set)) => return Ok((instance, set, Start::Adopted)),
+            Ok((instance, set)) => return Ok(Begun { instance, set, start: Start::Adopted, old: None }),
             Err(reason) => Start::Replaced(format!("{reason:#}")),
         }
     };
+    // Tallies mean the same in every build with this ABI.
+    let old = set.as_ref().filter(|set| set.abi == abi::ABI_VERSION).and_then(|set| opened(set).ok());
     // Counters mean the same in the same build only.
     let counters = set
         .filter(|set| set.abi == abi::ABI_VERSION && set.build == program::build_id())
         .map(|set| set.path.join(abi::map::COUNTERS))
         .filter(|pin| pin.exists());
     let (instance, set) = pin_new(directory, &Capacity::for_tables(tables), counters)?;
-    Ok((instance, set, start))
+    Ok(Begun { instance, set, start, old })
 }
 
 /// Opens a pinned set when this agent can go on with it; else says why not.
@@ -122,11 +143,15 @@ fn usable(set: Option<&Set>, tables: &Tables) -> Result<(Instance, Set)> {
     if set.build != program::build_id() {
         bail!("it is another build of the program");
     }
-    let program = set.program().context("its program cannot be opened")?;
-    let maps = set.maps().context("its maps cannot be opened")?.into_iter().collect();
-    let instance = Instance::new(program::Loaded { program, maps })?;
+    let instance = opened(set)?;
     instance.capacity().fits(tables)?;
     Ok((instance, set.clone()))
+}
+
+fn opened(set: &Set) -> Result<Instance> {
+    let program = set.program().context("its program cannot be opened")?;
+    let maps = set.maps().context("its maps cannot be opened")?.into_iter().collect();
+    Instance::new(program::Loaded { program, maps })
 }
 
 /// Brings the program onto each interface: into the link that is there, or with a new one. Links of other

@@ -20,6 +20,7 @@ mod command {
     pub const OBJ_GET: u32 = 7;
     pub const PROG_GET_FD_BY_ID: u32 = 13;
     pub const OBJ_GET_INFO_BY_FD: u32 = 15;
+    pub const MAP_LOOKUP_BATCH: u32 = 24;
     pub const MAP_UPDATE_BATCH: u32 = 26;
     pub const LINK_CREATE: u32 = 28;
     pub const LINK_UPDATE: u32 = 29;
@@ -30,6 +31,8 @@ mod command {
 
 /// `BPF_MAP_TYPE_ARRAY`.
 const ARRAY: u32 = 2;
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 const ARRAY_OF_MAPS: u32 = 12;
 /// `BPF_MAP_TYPE_LPM_TRIE`.
@@ -125,6 +128,110 @@ pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result
     create(CreateAttr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, ..Default::default() }, name)
 }
 
+/// Makes an array that can be mapped as memory, of values of `value` octets, all zero.
+pub fn create_mmapable_array(name: &str, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    create(CreateAttr { kind: ARRAY, key: 4, value, entries, flags: MMAPABLE, ..Default::default() }, name)
+}
+
+/// `struct` of the `BPF_MAP_*_BATCH` commands.
+#[repr(C)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+/// Words that are read from or written to a per-CPU array in one call.
+const BATCH_WORDS: usize = 1 << 16;
+
+/// Whether the kernel does not know batches for this kind of map (per-CPU arrays: Linux 5.13).
+fn has_no_batches(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+/// Reads elements of a per-CPU array from `first` on, each of `words` words for all CPUs together, as many as fill
+/// `values`.
+pub fn lookup_many(map: BorrowedFd<'_>, first: u32, values: &mut [u64], words: usize) -> io::Result<()> {
+    let words = words.max(1);
+    let mut index = first;
+    for chunk in values.chunks_mut((BATCH_WORDS / words).max(1) * words) {
+        let count = chunk.len() / words;
+        let mut keys = vec![0u32; count];
+        // Where the last call ended: the kernel goes on behind it.
+        let (before, mut after) = (index.wrapping_sub(1), 0u32);
+        let mut attr = BatchAttr {
+            in_batch: if index == 0 { 0 } else { address(&before) },
+            out_batch: std::ptr::from_mut(&mut after) as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: chunk.as_mut_ptr() as u64,
+            count: count as u32,
+            map: map.as_raw_fd() as u32,
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: laid out as for BPF_MAP_LOOKUP_BATCH; there is room for `count` keys and values of the map's
+        // sizes, and positions in an array are u32.
+        let read = unsafe { bpf(command::MAP_LOOKUP_BATCH, &mut attr) };
+        match read {
+            Ok(_) if attr.count as usize == count => {}
+            Err(error) if has_no_batches(&error) => {
+                for (at, value) in (index..).zip(chunk.chunks_mut(words)) {
+                    lookup_words(map, at, value)?;
+                }
+            }
+            Ok(_) => return Err(io::Error::other("fewer elements than the map has")),
+            Err(error) => return Err(error),
+        }
+        index = index.wrapping_add(count as u32);
+    }
+    Ok(())
+}
+
+/// Sets elements of a per-CPU array to zero, `count` from `first` on, each of `words` words for all CPUs together.
+pub fn zero_many(map: BorrowedFd<'_>, first: u32, count: usize, words: usize) -> io::Result<()> {
+    let words = words.max(1);
+    let at_once = (BATCH_WORDS / words).max(1).min(count);
+    let zeros = vec![0u64; at_once * words];
+    let keys: Vec<u32> = (first..).take(count).collect();
+    for keys in keys.chunks(at_once.max(1)) {
+        let mut attr = BatchAttr {
+            in_batch: 0,
+            out_batch: 0,
+            keys: address(keys),
+            values: address(zeros.as_slice()),
+            count: keys.len() as u32,
+            map: map.as_raw_fd() as u32,
+            element_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: laid out as for BPF_MAP_UPDATE_BATCH; both arrays hold `count` elements of the map's own types
+        // at least, and the kernel only reads them.
+        match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
+            Ok(_) => {}
+            Err(error) if has_no_batches(&error) => {
+                for key in keys {
+                    let mut attr = ElementAttr {
+                        map: map.as_raw_fd() as u32,
+                        pad: 0,
+                        key: address(key),
+                        value: address(zeros.as_slice()),
+                        flags: 0,
+                    };
+                    // SAFETY: laid out as for BPF_MAP_UPDATE_ELEM; the zeros are one value at least.
+                    unsafe { bpf(command::MAP_UPDATE_ELEM, &mut attr) }?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// An array of maps that nobody reads. To write it waits for every run of a program that has begun.
 pub struct Barrier {
     outer: OwnedFd,
@@ -158,17 +265,6 @@ impl Barrier {
 ///
 /// `K` and `V` are the map's key and value types; the slices are equally long.
 pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) -> io::Result<()> {
-    #[repr(C)]
-    struct Attr {
-        in_batch: u64,
-        out_batch: u64,
-        keys: u64,
-        values: u64,
-        count: u32,
-        map: u32,
-        element_flags: u64,
-        flags: u64,
-    }
     /// Entries per call: the arrays stay within the cache, a signal waits some 20 ms at most.
     const CHUNK: usize = 1 << 14;
     let mut keys = Vec::with_capacity(entries.len().min(CHUNK));
@@ -180,7 +276,7 @@ pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) ->
             values.clear();
             keys.extend(chunk.iter().map(|entry| entry.0));
             values.extend(chunk.iter().map(|entry| entry.1));
-            let mut attr = Attr {
+            let mut attr = BatchAttr {
                 in_batch: 0,
                 out_batch: 0,
                 keys: address(keys.as_slice()),
@@ -194,11 +290,7 @@ pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) ->
             // map's own types, and the kernel only reads them.
             match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
                 Ok(_) => continue,
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL)) =>
-                {
-                    batches = false;
-                }
+                Err(error) if has_no_batches(&error) => batches = false,
                 Err(error) => return Err(error),
             }
         }

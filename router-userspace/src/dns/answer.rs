@@ -10,6 +10,7 @@ use router_common::name::Name;
 
 use super::account::{Account, Class};
 use super::query::{Fault, Question};
+use super::tallies::Credited;
 
 /// Names looked at for one question. A chain that is longer, or comes back to itself, ends where it is.
 const MAX_CHAIN: usize = 16;
@@ -80,6 +81,8 @@ pub(super) struct Answer<'m> {
     pub account: Account,
     /// Whether the same question may be given the same answer again.
     pub keep: Keep,
+    /// Whom the records of a profile come by.
+    pub credited: Option<Credited>,
 }
 
 /// What an answer holds for, as long as the service stands.
@@ -108,6 +111,7 @@ impl Answer<'_> {
             counter,
             keep: Keep::No,
             account: Account::ERROR,
+            credited: None,
         }
     }
 
@@ -150,6 +154,7 @@ pub(super) fn answer<'m>(
         keep: Keep::No,
         decided: false,
         synthesised: false,
+        credited: None,
     };
     walk.run(&question.name, random)
 }
@@ -189,6 +194,7 @@ struct Walk<'m, 'a> {
     keep: Keep,
     /// Whether some owner name was made from a wildcard or a DNAME.
     synthesised: bool,
+    credited: Option<Credited>,
 }
 
 impl<'m> Walk<'m, '_> {
@@ -298,7 +304,7 @@ impl<'m> Walk<'m, '_> {
             self.keep = Keep::Decided(profile, asked);
         }
         let distribution = distribution(self.snapshot, profile, asked, self.asker);
-        let Some(outcome) = distribution.pick(random()) else { return End::Undecided };
+        let Some((outcome, credits)) = distribution.pick_credited(random()) else { return End::Undecided };
         let (rtype, rdata): (u16, Vec<Vec<u8>>) = match &outcome.records {
             Some(Records::A(ips)) => (rtype::A, ips.iter().map(|ip| ip.octets().to_vec()).collect()),
             Some(Records::Aaaa(ips)) => (rtype::AAAA, ips.iter().map(|ip| ip.octets().to_vec()).collect()),
@@ -309,6 +315,7 @@ impl<'m> Walk<'m, '_> {
             // ANY asks for whatever there is.
             return if asked == Asked::Any { self.only_type(at, zone, node) } else { End::Nodata(zone) };
         }
+        self.credited = credits.map(|credits| Credited { credits: credits.clone(), ttl: outcome.ttl });
         self.answers.push(RecordSet {
             owner: Cow::Owned(at.clone()),
             rtype,
@@ -389,6 +396,7 @@ impl<'m> Walk<'m, '_> {
             counter: Counter::ServerRecords,
             keep: self.keep,
             account: Account::ERROR,
+            credited: self.credited,
         };
         match end {
             End::Outside => return Answer::refused(),

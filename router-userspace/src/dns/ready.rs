@@ -151,6 +151,7 @@ impl Ready {
                 Found::Reply(body, scope) => {
                     if let Some(parts) = body.write(&query, scope, terms.limit, terms.ours, out) {
                         counts.add(body.counter);
+                        self.service.tally(body.credited.as_ref(), client);
                         counts.census().asked(&query, client, terms.cookie, true);
                         self.hits += 1;
                         let account = terms.account(body.account);
@@ -216,7 +217,7 @@ impl Ready {
             let answer = answer::answer(snapshot, question, asker, &mut || first);
             Some((first, Body::of(query, &answer, outcome.records.is_some())?))
         };
-        distribution.drawn().map(reply).collect()
+        distribution.drawn().map(|(first, outcome, _)| (first, outcome)).map(reply).collect()
     }
 }
 

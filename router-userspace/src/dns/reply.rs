@@ -8,6 +8,7 @@ use super::account::Account;
 use super::answer::{Answer, Keep, Rcode, RecordSet};
 use super::edns::{Ours, ReplyOpt};
 use super::query::{Query, Question, name_len};
+use super::tallies::Credited;
 
 /// Octets of a header.
 const HEADER: usize = 12;
@@ -153,6 +154,8 @@ pub(super) struct Body {
     pub account: Account,
     /// Whether a client subnet is told a scope; else it is 0.
     scoped: bool,
+    /// Whom the records of a profile come by.
+    pub credited: Option<Credited>,
 }
 
 impl Body {
@@ -171,6 +174,7 @@ impl Body {
             counter: answer.counter,
             account: answer.account,
             scoped,
+            credited: answer.credited.clone(),
         })
     }
 

@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use router_common::abi::ABI_VERSION;
 
+use super::answers;
 use super::process::Process;
 use crate::control::{
     EndpointReport, ListenerReport, ProbesReport, StatusReport, TraceReport, counts_beside,
@@ -22,11 +23,11 @@ pub(super) struct Exposition {
 }
 
 /// Writes metrics, a family at a time.
-struct Page<'e, 'd>(&'e mut DescriptorEncoder<'d>);
+pub(super) struct Page<'e, 'd>(&'e mut DescriptorEncoder<'d>);
 
 impl Page<'_, '_> {
     /// A family of counters.
-    fn counters<'l, L: AsRef<[(&'l str, &'l str)]>>(
+    pub(super) fn counters<'l, L: AsRef<[(&'l str, &'l str)]>>(
         &mut self,
         name: &str,
         help: &str,
@@ -40,7 +41,7 @@ impl Page<'_, '_> {
     }
 
     /// A family of gauges.
-    fn gauges<'l, L: AsRef<[(&'l str, &'l str)]>>(
+    pub(super) fn gauges<'l, L: AsRef<[(&'l str, &'l str)]>>(
         &mut self,
         name: &str,
         help: &str,
@@ -84,6 +85,7 @@ impl Collector for Exposition {
         queries(report, &mut page)?;
         server(report, &mut page)?;
         endpoints(report, &mut page)?;
+        answers::encode(report, &mut page)?;
         probes(&report.probes, &mut page)?;
         fast_path(report, &mut page)?;
         trace(&report.trace, &mut page)?;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::control::{
-    DnstapReport, EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport, LeaseReport,
-    ListenerReport, MapReport, OverrideReport, ProbesReport, ProfileReport, ReloadCounts, TraceReport,
+    DnstapReport, DrainReport, EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport,
+    LeaseReport, ListenerReport, MapReport, OverrideReport, ProbesReport, ProfileReport, ReloadCounts,
+    TraceReport,
 };
 use crate::dns::{Counts, ServerReport};
 use crate::events::Stream;
@@ -75,6 +76,11 @@ fn full() -> StatusReport {
                 latency_p99_ms: Some(250.0),
                 trouble: Some(String::from("no port")),
                 flaps: 3,
+                answers_fast: 70,
+                answers_userspace: 5,
+                last_answer: Some(1_700_000_000_500),
+                expected_share: Some(0.75),
+                drain: Some(drain()),
                 ..EndpointReport::default()
             }],
         }],
@@ -86,6 +92,7 @@ fn full() -> StatusReport {
                 until: None,
                 by: String::from("root"),
                 reason: None,
+                drain: false,
             },
             age_seconds: 1,
             left_seconds: None,
@@ -108,6 +115,22 @@ fn full() -> StatusReport {
     }
 }
 
+fn drain() -> DrainReport {
+    DrainReport {
+        target: String::from("www/eu1"),
+        by: String::from("root"),
+        reason: None,
+        ends_seconds: None,
+        out_at: 1_700_000_000_000,
+        last_answer: Some(1_700_000_000_500),
+        answers: 75,
+        safe_at: 1_700_000_030_500,
+        left: 10,
+        still_answered: false,
+        notes: Vec::new(),
+    }
+}
+
 fn scrape() -> Scrape {
     let figures = Arc::new(Figures::default());
     figures.step(Step::Decided, std::time::Duration::from_millis(3));
@@ -118,6 +141,11 @@ fn scrape() -> Scrape {
 fn everything_is_labelled() {
     let text = scrape().render(Format::OpenMetrics);
     for line in [
+        r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
+        r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="userspace"} 5"#,
+        r#"xroute_endpoint_expected_share{profile="www",endpoint="eu1"} 0.75"#,
+        r#"xroute_endpoint_last_answer_timestamp_seconds{profile="www",endpoint="eu1"} 1700000000.5"#,
+        r#"xroute_endpoint_drained_timestamp_seconds{profile="www",endpoint="eu1"} 1700000030.5"#,
         r#"xroute_outcomes_total{path="fast",action="answer",outcome="answer_records"} 5"#,
         r#"xroute_outcomes_total{path="fast",action="beside",outcome="answer_stale"} 1"#,
         r#"xroute_outcomes_total{path="fast",action="pass",outcome="pass_type"} 2"#,

@@ -46,6 +46,7 @@ pub(super) fn differing(before: &Server, after: &Server) -> (Vec<SettingReport>,
     shown("limits.removed_endpoints_max", removed.0, removed.1);
     let hidden = [
         ("rate_limit", old.rate_limit != new.rate_limit),
+        ("dnstap", before.dnstap != after.dnstap),
         ("cookies", old.cookies != new.cookies),
         ("key", old.keys != new.keys),
         ("zone.transfer, zone.notify", old.secondaries != new.secondaries),

@@ -12,7 +12,8 @@ const FAST: u64 = BIND | 1 << 12 | 1 << 38 | 1 << 39;
 fn capabilities(pid: u32) -> [u64; 5] {
     let mut sets = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).expect("a process") {
-        let text = fs::read_to_string(thread.expect("an entry").path().join("status")).expect("a thread");
+        // One that has ended meanwhile has no say.
+        let Ok(text) = fs::read_to_string(thread.expect("an entry").path().join("status")) else { continue };
         let line = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
             line.trim().to_owned()

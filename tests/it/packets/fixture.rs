@@ -60,6 +60,8 @@ impl Builder {
             answers: 0,
             cells: 0,
             lines: 0,
+            tallies: 0,
+            pad: 0,
             edns_size: EDNS_SIZE,
             flags: 0,
             // Ours are not the first, so that the program must look through the list.
@@ -105,7 +107,7 @@ impl Builder {
     }
 
     /// A cell that is always taken, not yet in the table.
-    pub fn cell(&mut self, kind: u8, counts: (u8, u8), piece: &[u8]) -> Cell {
+    pub fn cell(&mut self, kind: u8, ancount: u8, piece: &[u8]) -> Cell {
         let mut held = [0; INLINE_PIECE];
         if piece.len() <= INLINE_PIECE {
             held[..piece.len()].copy_from_slice(piece);
@@ -118,10 +120,8 @@ impl Builder {
             sum: internet_sum(piece),
             len: piece.len() as u16,
             kind,
-            ancount: counts.0,
-            nscount: counts.1,
-            ends: [0; 2],
-            pad: 0,
+            ancount,
+            detail: 0,
             piece: held,
         }
     }
@@ -137,7 +137,7 @@ impl Builder {
             piece.extend((rdata.len() as u16).to_be_bytes());
             piece.extend(rdata);
         }
-        self.cell(Cell::RECORDS, (records.len() as u8, 0), &piece)
+        self.cell(Cell::RECORDS, records.len() as u8, &piece)
     }
 
     /// A NODATA cell with a SOA of these names.
@@ -149,7 +149,7 @@ impl Builder {
         let mut piece = vec![0, 0, 0, 6, 0, 1, 0, 0, 0, 60];
         piece.extend((rdata.len() as u16).to_be_bytes());
         piece.extend(rdata);
-        self.cell(Cell::NODATA, (0, 1), &piece)
+        self.cell(Cell::NODATA, 0, &piece)
     }
 
     /// A NODATA cell with a SOA whose names are these labels and the zone, as pointers that the program fills in.
@@ -168,7 +168,7 @@ impl Builder {
         for number in [1u32, 3600, 600, 604_800, 60] {
             piece.extend(number.to_be_bytes());
         }
-        Cell { ends: [first, second], ..self.cell(Cell::NODATA, (0, 1), &piece) }
+        Cell { detail: Cell::ends_detail([first, second]), ..self.cell(Cell::NODATA, 0, &piece) }
     }
 
     /// A cell that leads to another answer.

@@ -1,5 +1,6 @@
 //! What a query costs. Bounds are loose: they catch a mistake, not a slow machine.
 
+use router_common::abi::Cell;
 use router_tests::need_bpf;
 use router_tests::packet::{Query, rtype};
 use router_tests::prog_run::{action, jit_is_on};
@@ -29,7 +30,9 @@ fn bpf_what_a_query_costs() {
         return;
     }
     let mut tables = Builder::new(64);
-    let cell = tables.records(&[a([192, 0, 2, 10])]);
+    let uncounted = tables.records(&[a([192, 0, 2, 10])]);
+    let cell = Cell { detail: 1, ..uncounted };
+    tables.simple("few.gslb.example.test", uncounted, uncounted);
     tables.simple("www.gslb.example.test", cell, cell);
     tables.location("0.0.0.0/0", 0, 0);
     tables.location("198.51.0.0/16", 1, 0);
@@ -39,12 +42,14 @@ fn bpf_what_a_query_costs() {
     let fixture = tables.start();
     let plain = Query::new("www.gslb.example.test", rtype::A);
     let edns = plain.clone().edns(1232);
+    let few = Query::new("few.gslb.example.test", rtype::A).edns(1232);
     let located = Query::new("geo.gslb.example.test", rtype::A).edns(1232).ecs("198.51.100.0/24");
     let unknown = Query::new("nowhere.example.test", rtype::A).edns(1232);
     let foreign = v4(&edns).with(|f| f.v4().protocol = 6);
     for (what, frame, expected) in [
         ("A", v4(&plain), action::TX),
         ("A, EDNS", v4(&edns), action::TX),
+        ("A, EDNS, in no tally", v4(&few), action::TX),
         ("A, EDNS, IPv6", v6(&edns), action::TX),
         ("A, EDNS, client subnet, location", v4(&located), action::TX),
         ("unknown name, EDNS", v4(&unknown), action::PASS),

@@ -91,11 +91,11 @@ fn bpf_nothing_is_copied_when_nobody_reads() {
     }
     let mut fixture = traced(&[rule(&ANSWERS)]);
     let frame = v4(&Query::new("www.example.test", rtype::A));
-    assert_eq!(copies(&mut fixture, &[frame.clone()]).len(), 1);
+    assert_eq!(copies(&mut fixture, std::slice::from_ref(&frame)).len(), 1);
     // A rule that is off; one that has lapsed, as a dead agent's does; none looked at.
     for rule in [Rule { threshold: 0, ..rule(&ANSWERS) }, Rule { deadline: 0, ..rule(&ANSWERS) }] {
         fixture.run.trace(&[rule]).unwrap();
-        assert_eq!(copies(&mut fixture, &[frame.clone()]), []);
+        assert_eq!(copies(&mut fixture, std::slice::from_ref(&frame)), []);
     }
     fixture.run.trace(&[rule(&ANSWERS)]).unwrap();
     fixture.run.set_control(Control::new(0, Control::READY, u32::MAX));

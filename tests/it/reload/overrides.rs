@@ -14,14 +14,14 @@ fn www() -> String {
 }
 
 /// What a command prints; it must succeed.
-fn said(agent: &Agent, pair: &Pair, arguments: &[&str]) -> String {
+pub(super) fn said(agent: &Agent, pair: &Pair, arguments: &[&str]) -> String {
     let output = xroute(agent, &pair.server, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
 /// What a command says that must fail.
-fn failed(agent: &Agent, pair: &Pair, arguments: &[&str]) -> String {
+pub(super) fn failed(agent: &Agent, pair: &Pair, arguments: &[&str]) -> String {
     let output = xroute(agent, &pair.server, arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).expect("text")

@@ -121,7 +121,7 @@ fn main() -> Result<()> {
             }
             let room = datapath.as_ref().map_or(Room::UNBOUNDED, |datapath| {
                 let capacity = datapath.capacity();
-                Room { cells: capacity.cells, lines: capacity.lines }
+                Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies }
             });
             let before = processor();
             let (update, operations) = timed(|| compiled.update(&snapshot, changed, &room));
@@ -240,6 +240,7 @@ fn tally(operations: &[Operation]) -> BTreeMap<&'static str, usize> {
     let mut count = BTreeMap::new();
     for operation in operations {
         let kind = match operation {
+            Operation::WriteCredit { .. } => "credits",
             Operation::WriteLine { .. } => "lines",
             Operation::WriteCell { .. } => "cells",
             Operation::SetAnswer { .. } => "answers",

@@ -11,6 +11,7 @@ use crate::agent::{Agent, Basis, Draft};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
 use crate::control::{Change, ChangeReport, OverrideReport};
+use crate::drain;
 use crate::overrides::{self, Override, Overrides, kept};
 
 /// When ending an override is tried again.
@@ -47,11 +48,30 @@ pub(super) fn amend(asked: Asked, basis: &Basis, now: Duration) -> Amended {
             Ok(())
         }
         Some(Change::Add(wanted)) => after.add(&basis.ground.base, wanted, &asked.who.user, now),
+        Some(Change::Drain { wanted, .. }) => after.drain(&basis.ground.base, wanted, &asked.who.user, now),
         Some(Change::Clear(patterns)) => after.clear(patterns),
     };
     let touched = differing(before, &after);
     let draft = changed.and_then(|()| basis.with_overrides(after).map_err(|refused| refused.to_string()));
+    let draft = match &asked.change {
+        Some(Change::Drain { force: false, .. }) => draft.and_then(|draft| harmless(basis, draft, &touched)),
+        _ => draft,
+    };
     Amended { asked, touched, draft, began }
+}
+
+/// Refuses what does harm to clients.
+fn harmless(basis: &Basis, draft: Draft, touched: &[Override]) -> Result<Draft, String> {
+    let model = &draft.snapshot().model;
+    let changed = touched.iter().filter_map(|held| overrides::endpoint_named(model, &held.target));
+    let harm = drain::harm(&basis.snapshot, draft.snapshot(), &changed.collect::<Vec<_>>());
+    if harm.is_empty() {
+        return Ok(draft);
+    }
+    Err(format!(
+        "not drained, since clients would notice (--force does it all the same):\n  {}",
+        harm.join("\n  ")
+    ))
 }
 
 fn differing(before: &Overrides, after: &Overrides) -> Vec<Override> {
@@ -153,9 +173,15 @@ fn entry(asked: &Asked, touched: &[Override], report: &ChangeReport) -> Entry {
     let (what, wanted) = match &asked.change {
         None => ("end", None),
         Some(Change::Add(wanted)) => ("override", Some(wanted)),
+        Some(Change::Drain { wanted, .. }) => ("drain", Some(wanted)),
         Some(Change::Clear(_)) => ("clear", None),
     };
     let words: Vec<String> = match &asked.change {
+        Some(Change::Drain { wanted, force }) => {
+            let mut words = wanted.targets.clone();
+            words.extend(force.then(|| String::from("--force")));
+            words
+        }
         Some(Change::Add(wanted)) => {
             let mut words = vec![wanted.setting.to_string()];
             words.extend(wanted.targets.iter().cloned());

@@ -20,6 +20,7 @@ use super::telling::Telling;
 use super::upgrade::{Program, Upgrade};
 use super::{LEASE, changes, status};
 use crate::agent::{Agent, Draft, Effect, Event};
+use crate::answers::{Answers, Shares};
 use crate::audit::{self, Entry, Who};
 use crate::clock::unix_now;
 use crate::control::{Door, LoadReport, OverridesReport, ReloadReport, Request};
@@ -45,6 +46,10 @@ pub(super) struct Serving {
     pub(super) keeper: Keeper,
     /// The generations that are kept.
     pub(super) keeping: Keeping,
+    /// What was handed out of endpoints.
+    pub(super) answers: Answers,
+    /// What each is to have of it.
+    pub(super) shares: Shares,
     pub(super) manager: Manager,
     pub(super) program: Program,
     /// Whether the file of the control socket stays when the agent ends.
@@ -133,7 +138,12 @@ impl Serving {
             Request::Load(who, wanted, reply) => self.load(wanted, who, Some(reply)),
             Request::Change(who, change, reply) => self.change(who, change, reply),
             Request::Upgrade(who, reply) => self.upgrade(who, reply),
-            request => self.tell(request),
+            request => {
+                if matches!(request, Request::Status(_)) {
+                    self.follow_shares();
+                }
+                self.tell(request);
+            }
         }
     }
 
@@ -153,6 +163,7 @@ impl Serving {
                 let overrides = changes::report(&self.agent, unix_now());
                 drop(reply.send(OverridesReport { overrides }));
             }
+            Request::Drains(reply) => drop(reply.send(self.drains())),
             Request::Standing(reply) => {
                 let standing = self.keeping.standing(&self.config, status::generation(self));
                 drop(reply.send((standing, self.agent.basis())));
@@ -320,7 +331,9 @@ impl Serving {
             self.tap.configure(draft.settings().dnstap.as_ref());
             let effects = self.agent.adopt(draft, unix_now())?;
             self.loaded_at = unix_now();
-            self.carry_out(effects).map(Ok)
+            self.carry_out(effects)?;
+            self.answers_from_another();
+            Ok(Ok(()))
         })
     }
 
@@ -398,7 +411,7 @@ fn answers(datapath: Option<&Datapath>, counts: &dns::Counts) -> Option<u64> {
 /// What one half of the fast path holds.
 pub(super) fn room(datapath: &Datapath) -> Room {
     let capacity = datapath.capacity();
-    Room { cells: capacity.cells, lines: capacity.lines }
+    Room { cells: capacity.cells, lines: capacity.lines, tallies: capacity.tallies }
 }
 
 /// Installs in the other half, or in larger maps when it does not fit.

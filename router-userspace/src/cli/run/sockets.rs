@@ -158,13 +158,13 @@ impl Sockets {
     ///
     /// # Errors
     /// When there are no descriptors left.
-    pub(super) fn to_keep(&mut self) -> anyhow::Result<ToKeep> {
+    pub(super) fn take_to_keep(&mut self) -> anyhow::Result<ToKeep> {
         let kept = self.descriptors().map(|socket| Ok((kept_as(socket)?, socket.try_clone_to_owned()?)));
         Ok(ToKeep { kept: kept.collect::<anyhow::Result<_>>()?, unused: std::mem::take(&mut self.unused) })
     }
 }
 
-/// See [`Sockets::to_keep`].
+/// See [`Sockets::take_to_keep`].
 pub(super) struct ToKeep {
     kept: Vec<(String, OwnedFd)>,
     unused: Vec<String>,
@@ -195,7 +195,7 @@ fn kept_as(socket: BorrowedFd<'_>) -> anyhow::Result<String> {
     let kind = if socket.r#type()? == Type::DGRAM { "udp" } else { "tcp" };
     Ok(match address.as_socket() {
         Some(address) => format!("xroute-{kind}-{}", address.to_string().replace([':', '[', ']', '%'], "_")),
-        None => String::from("xroute-control"),
+        None => String::from("control"),
     })
 }
 
@@ -236,7 +236,7 @@ mod tests {
         let mut sockets = Sockets::open(&settings, given, &Notify::default()).unwrap();
         assert!(sockets.control_given && sockets.dns[0].shared);
         assert_eq!((sockets.dns.len(), sockets.dns[0].udp.len()), (1, 1));
-        let keep = sockets.to_keep().unwrap();
+        let keep = sockets.take_to_keep().unwrap();
         assert_eq!(keep.unused, [unused]);
         assert_eq!(keep.kept.len(), 2);
     }

@@ -1,7 +1,7 @@
-//! Keeps what is known of health on disk while the agent runs.
+//! Keeps what is known of health, and what was handed out, on disk while the agent runs.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agent::Agent;
+use crate::answers;
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::overrides::kept;
@@ -47,9 +48,19 @@ pub(super) fn resume(config: Config) -> anyhow::Result<Agent> {
     Ok(agent)
 }
 
+/// What was kept of what was handed out. Without it a drain takes as long as it can take.
+pub(super) fn answers(state_dir: &Path) -> Option<answers::kept::Saved> {
+    let path = answers::kept::path(state_dir);
+    answers::kept::read(&path).unwrap_or_else(|error| {
+        log::warn!("{}: {error}; answers are counted anew", path.display());
+        None
+    })
+}
+
 /// Decides when to write, and writes aside.
 pub(super) struct Keeper {
     path: PathBuf,
+    answers: PathBuf,
     /// When the last write was begun, or the agent.
     since: Instant,
     written: bool,
@@ -59,12 +70,13 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(state_dir: &Path) -> Self {
         let since = Instant::now();
-        Self { path, since, written: false, verdict: false, writing: None, failing: false }
+        let (path, answers) = (state::path(state_dir), answers::kept::path(state_dir));
+        Self { path, answers, since, written: false, verdict: false, writing: None, failing: false }
     }
 
-    /// A verdict changed.
+    /// A verdict changed, or the generation.
     pub(super) fn verdict(&mut self) {
         self.verdict = true;
     }
@@ -101,23 +113,26 @@ impl Keeper {
     }
 
     /// Begins to write.
-    pub(super) fn write(&mut self, kept: Vec<Kept>) {
-        let path = self.path.clone();
-        self.writing = Some(tokio::task::spawn_blocking(move || state::write(&path, &Saved::new(&kept))));
+    pub(super) fn write(&mut self, kept: Vec<Kept>, answers: answers::kept::Saved) {
+        let (path, beside) = (self.path.clone(), self.answers.clone());
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            let written = state::write(&path, &Saved::new(&kept));
+            answers::kept::write(&beside, &answers).and(written)
+        }));
         self.since = Instant::now();
         self.written = true;
         self.verdict = false;
     }
 
     /// Writes for the last time.
-    pub(super) async fn end(mut self, kept: Vec<Kept>) {
-        self.flush(kept).await;
+    pub(super) async fn end(mut self, kept: Vec<Kept>, answers: answers::kept::Saved) {
+        self.flush(kept, answers).await;
     }
 
     /// Writes now, and returns when it is written, or could not be.
-    pub(super) async fn flush(&mut self, kept: Vec<Kept>) {
+    pub(super) async fn flush(&mut self, kept: Vec<Kept>, answers: answers::kept::Saved) {
         self.written().await;
-        self.write(kept);
+        self.write(kept, answers);
         self.written().await;
     }
 }

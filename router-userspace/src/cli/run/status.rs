@@ -30,6 +30,13 @@ pub(super) fn generation(serving: &Serving) -> u64 {
 pub(super) fn report(serving: &Serving) -> StatusReport {
     let Serving { agent, datapath, counts, engine, feeds, reloads, .. } = serving;
     let now = unix_now();
+    let mut profiles = agent.profiles(now, &|target| {
+        engine.next_probe(target).map(|next| match next {
+            NextProbe::Now => Duration::ZERO,
+            NextProbe::In(time) => time,
+        })
+    });
+    serving.add_answers(&mut profiles);
     let fast = datapath.as_ref().map(Datapath::counters).and_then(Result::ok).unwrap_or_default();
     let counters: BTreeMap<String, u64> = Counter::ALL
         .iter()
@@ -72,12 +79,7 @@ pub(super) fn report(serving: &Serving) -> StatusReport {
         },
         api: serving.doors.iter().map(|door| door.report()).collect(),
         overrides: changes::report(agent, now),
-        profiles: agent.profiles(now, &|target| {
-            engine.next_probe(target).map(|next| match next {
-                NextProbe::Now => Duration::ZERO,
-                NextProbe::In(time) => time,
-            })
-        }),
+        profiles,
     }
 }
 

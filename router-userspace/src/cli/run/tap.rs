@@ -1,8 +1,11 @@
-//! Keeps those who read queries along on the fast path that runs and the configuration that serves.
+//! Keeps those who read queries along on the fast path that runs and the configuration that serves; and logs
+//! what the fast path reports.
 
 use std::sync::Arc;
 
-use crate::datapath::Datapath;
+use log::Log;
+
+use crate::datapath::{Datapath, Reports};
 use crate::dnstap::Output;
 use crate::settings::Dnstap;
 use crate::trace::Hub;
@@ -13,12 +16,14 @@ pub(super) struct Tap {
     output: Option<Output>,
     /// An agent before this one may still read from the ring, which has one reader at a time.
     waits: bool,
+    /// Of the program with this id.
+    reports: Option<(u32, Reports<&'static dyn Log>)>,
 }
 
 impl Tap {
     /// Nobody reads before [`Tap::begin`].
     pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, output: None, waits: true }
+        Self { hub, output: None, waits: true, reports: None }
     }
 
     /// From now on the fast path is read, and dnstap goes out. Nothing when it was begun before.
@@ -34,12 +39,23 @@ impl Tap {
         self.output.as_ref()
     }
 
-    /// The program may be another one now.
-    pub(super) fn follow(&self, datapath: Option<&Datapath>) {
+    /// The program may be another one now, and may have reported something.
+    pub(super) fn follow(&mut self, datapath: Option<&Datapath>) {
         if self.waits {
             return;
         }
         self.hub.follow(datapath);
+        let Some(datapath) = datapath else { return };
+        let id = datapath.program_id();
+        if self.reports.as_ref().is_none_or(|&(of, _)| of != id) {
+            match datapath.reports(log::logger()) {
+                Ok(reports) => self.reports = reports.map(|reports| (id, reports)),
+                Err(error) => log::warn!("reports of the fast path cannot be read: {error:#}"),
+            }
+        }
+        if let Some((_, reports)) = &mut self.reports {
+            reports.flush();
+        }
     }
 
     /// A configuration has come into service.
@@ -63,7 +79,7 @@ impl Tap {
 
     /// Ends dnstap in good order, and leaves the fast path alone.
     pub(super) fn end(self) {
-        let Self { hub, output, waits: _ } = self;
+        let Self { hub, output, waits: _, reports: _ } = self;
         drop(output);
         hub.follow(None);
     }

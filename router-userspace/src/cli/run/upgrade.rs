@@ -230,7 +230,8 @@ impl Serving {
         requests: &mut mpsc::Receiver<Request>,
     ) -> anyhow::Result<Ended> {
         let frozen = Instant::now();
-        self.keeper.flush(self.agent.kept()).await;
+        let answers = self.kept_answers();
+        self.keeper.flush(self.agent.kept(), answers).await;
         let given = descriptors().context("cannot duplicate the sockets").and_then(|sockets| {
             for socket in sockets {
                 upgrade.channel.send(&Message::Socket(socket))?;
@@ -346,7 +347,8 @@ impl Serving {
                     | Request::Readers(_)
                     | Request::Service(_)
                     | Request::Standing(_)
-                    | Request::Overrides(_)) => self.tell(request),
+                    | Request::Overrides(_)
+                    | Request::Drains(_)) => self.tell(request),
                     request => waiting.push(request),
                 },
             }
@@ -370,6 +372,7 @@ fn refuse(request: Request) {
         | Request::Readers(_)
         | Request::Service(_)
         | Request::Standing(_)
-        | Request::Overrides(_) => {}
+        | Request::Overrides(_)
+        | Request::Drains(_) => {}
     }
 }

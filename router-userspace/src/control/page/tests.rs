@@ -55,6 +55,7 @@ fn hostile() -> StatusReport {
                 until: None,
                 by: text(),
                 reason: Some(text()),
+                drain: false,
             },
             age_seconds: 1,
             left_seconds: None,

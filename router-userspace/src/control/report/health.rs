@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ago;
+use crate::control::DrainReport;
 
 /// One profile.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -63,6 +64,20 @@ pub struct EndpointReport {
     pub trouble: Option<String>,
     /// Changes of state so far.
     pub flaps: u64,
+    /// Answers with it by the fast path; those of a nested profile count for it and for what nests it.
+    pub answers_fast: u64,
+    /// Answers with it by the userspace server.
+    pub answers_userspace: u64,
+    /// When it was answered with last, milliseconds since the epoch.
+    pub last_answer: Option<u64>,
+    /// Seconds since then.
+    pub last_answer_seconds: Option<u64>,
+    /// Its part of the profile's answers since the expected parts last changed, 0..=1; none without answers.
+    pub share: Option<f64>,
+    /// The part that it is to have; none where that depends on who asks.
+    pub expected_share: Option<f64>,
+    /// How far it is on its way out of service.
+    pub drain: Option<DrainReport>,
 }
 
 /// Figures of the probes, since the agent started where they are counts.
@@ -136,6 +151,26 @@ impl fmt::Display for EndpointReport {
             write!(f, "  for {}", ago(since))?;
         }
         writeln!(f)?;
+        if let Some(drain) = &self.drain {
+            writeln!(f, "  {:<16} draining, {}", "", drain.progress())?;
+            if drain.still_answered {
+                writeln!(f, "  {:<16} STILL answered with: the time counts from the last answer", "")?;
+            }
+        }
+        if self.answers_fast + self.answers_userspace > 0 {
+            write!(
+                f,
+                "  {:<16} answers {} fast, {} userspace",
+                "", self.answers_fast, self.answers_userspace
+            )?;
+            if let (Some(share), Some(expected)) = (self.share, self.expected_share) {
+                write!(f, ", {:.1} % of {:.1} %", share * 100.0, expected * 100.0)?;
+            }
+            if let Some(last) = self.last_answer_seconds {
+                write!(f, ", last {} ago", ago(last))?;
+            }
+            writeln!(f)?;
+        }
         let Some(probe) = &self.probe else { return Ok(()) };
         write!(f, "  {:<16} {probe}", "")?;
         match self.next_probe_ms {
@@ -204,11 +239,17 @@ mod tests {
             last_error_seconds: Some(90),
             trouble: Some("too many open files".into()),
             flaps: 2,
+            answers_fast: 741,
+            answers_userspace: 9,
+            last_answer_seconds: Some(3),
+            share: Some(0.747),
+            expected_share: Some(0.75),
             ..bare
         };
         assert_eq!(
             full.to_string(),
             "  eu1              Online            192.0.2.1  [++-+]  for 1 min 15 s\n  \
+             \u{20}                answers 741 fast, 9 userspace, 74.7 % of 75.0 %, last 3 s ago\n  \
              \u{20}                TCP 192.0.2.1:80, next in 12.3 s, hold 60 s, 2 changes\n  \
              \u{20}                latency 1.0 ms, average 1.2, p50 1.1, p90 2.0, p99 3.0\n  \
              \u{20}                last error 1 min 30 s ago: connection refused\n  \

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::dns::{Server, serve};
+use crate::dns::{Server, serve, serve_on, sockets};
 use crate::settings::Tcp;
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -327,4 +327,59 @@ async fn udp_survives_scraps_and_answers_the_next_query() {
     let query = plain(WWW, A);
     assert_eq!(ask_udp("127.0.0.1:0", address, &query).await, ask(&service(), &query).unwrap());
     running.server.stop().await;
+}
+
+/// Sockets and connections go over to another server, as to another process: a query that came in part is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_leaves_everything_to_another() {
+    let old = start(Tcp::default(), &LOOPBACKS).await;
+    let addresses = old.server.addresses().to_vec();
+    let query = plain(WWW, A);
+    let mut streams = Vec::new();
+    for &address in &addresses {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&framed(&query)).await.unwrap();
+        read_reply(&mut stream).await.expect("the old one answers");
+        let (half, rest) = {
+            let whole = framed(&query);
+            (whole[..9].to_vec(), whole[9..].to_vec())
+        };
+        stream.write_all(&half).await.unwrap();
+        streams.push((stream, rest));
+    }
+    // So that the old one has read it.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    let mut given = sockets::Given::default();
+    for descriptor in old.server.descriptors().unwrap() {
+        let socket = socket2::SockRef::from(&descriptor);
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        if socket.r#type().unwrap() == socket2::Type::DGRAM {
+            given.udp.push((address, descriptor.into()));
+        } else {
+            given.tcp.push((address, descriptor.into()));
+        }
+    }
+    let listening = sockets::open(&addresses, &mut given).unwrap();
+    assert!(listening.iter().all(|listening| listening.shared));
+    let (_services, receiver) = watch::channel(Arc::new(service()));
+    let counts = Arc::new(Counts::default());
+    let new = serve_on(listening, receiver, counts.clone()).await.unwrap();
+    let began = Instant::now();
+    old.server.leave(new.arrivals()).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let before = old.counts.get(Counter::ServerRecords);
+
+    for (mut stream, rest) in streams {
+        stream.write_all(&rest).await.unwrap();
+        read_reply(&mut stream).await.expect("the new one answers");
+    }
+    for address in addresses {
+        for _ in 0..8 {
+            assert_eq!(ask_udp(any_port(address), address, &query).await[3] & 0xf, 0);
+        }
+    }
+    assert_eq!(old.counts.get(Counter::ServerRecords), before);
+    assert_eq!(counts.get(Counter::ServerRecords), 2 + 16);
+    new.stop().await;
 }
