@@ -146,7 +146,7 @@ fn draw_endpoints(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let title = format!("profiles and endpoints, {order}{}", place(offset, rows.len(), room));
     let all: [(&str, Constraint); 6] = [
         ("name", Constraint::Min(12)),
-        ("status", Constraint::Length(16)),
+        ("status", Constraint::Length(if area.width < 64 { 11 } else { 16 })),
         ("latency", Constraint::Length(9)),
         ("p99", Constraint::Length(9)),
         ("flaps", Constraint::Length(6)),

@@ -130,7 +130,7 @@ fn keys() {
     for code in [KeyCode::End, KeyCode::PageUp, KeyCode::Down] {
         assert!(press(&mut view, key(code)).is_continue());
     }
-    assert!(drawn(&view, 140, 12).contains("2 to 4 of 6"), "{}", drawn(&view, 140, 12));
+    assert!(drawn(&view, 140, 8).contains("2 to 4 of 6"), "{}", drawn(&view, 140, 8));
     let first = |view: &View| {
         let row = view.endpoints().into_iter().next().expect("rows");
         format!("{} {}", row.profile, row.endpoint.map_or("", |endpoint| endpoint.name.as_str()))
