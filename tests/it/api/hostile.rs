@@ -370,10 +370,8 @@ fn netns_thousands_of_connections_keep_nobody_out() {
     eventually("as few descriptors as before", || setting.descriptors() <= descriptors);
     let grown = setting.memory().saturating_sub(memory);
     assert!(grown < 64 << 20, "{grown} octets of memory more than before");
-    assert_eq!(
-        setting.agent.status(&setting.pair.server)["api"][0]["connections"],
-        1,
-        "only the one that asks"
-    );
+    // Only the one that asks.
+    let open = || setting.agent.status(&setting.pair.server)["api"][0]["connections"].as_u64();
+    eventually("no other connection", || open() == Some(1));
     setting.agent.terminate();
 }
