@@ -14,6 +14,7 @@ mod interfaces;
 mod load;
 mod privileges;
 mod service_manager;
+mod storm;
 mod unit;
 mod upgrade;
 

@@ -8,6 +8,7 @@ mod cases;
 mod conformance;
 mod corpus;
 mod datapath;
+mod day;
 mod delivery;
 mod differential;
 mod doctor;

@@ -139,7 +139,7 @@ pub(super) fn read_only(requests: mpsc::Sender<Request>) -> Router {
 
 /// What operators changed by hand.
 #[utoipa::path(
-    get, path = "/v1/overrides", tag = "look",
+    get, path = "/v1/overrides", operation_id = "list_overrides", tag = "look",
     responses(
         (status = 200, description = "oldest first", body = OverridesReport),
         (status = "default", description = "failed", body = ErrorReport),
@@ -151,7 +151,7 @@ async fn list(State(requests): Requests) -> Result<Json<OverridesReport>, Refusa
 
 /// Sets something by hand. The reply comes when the fast path shows it.
 #[utoipa::path(
-    post, path = "/v1/overrides", tag = "change", request_body = Wanted,
+    post, path = "/v1/overrides", operation_id = "add_overrides", tag = "change", request_body = Wanted,
     responses(
         (status = 200, description = "the fast path shows it", body = ChangeReport),
         (status = 403, description = "not for this user", body = ErrorReport),
@@ -169,7 +169,7 @@ async fn add(
 
 /// Takes away what was set by hand. The reply comes when the fast path shows it.
 #[utoipa::path(
-    post, path = "/v1/overrides/clear", tag = "change", request_body = Clear,
+    post, path = "/v1/overrides/clear", operation_id = "clear_overrides", tag = "change", request_body = Clear,
     responses(
         (status = 200, description = "the fast path shows it", body = ChangeReport),
         (status = 403, description = "not for this user", body = ErrorReport),

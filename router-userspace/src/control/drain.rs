@@ -144,7 +144,7 @@ pub(super) fn read_only() -> Router<mpsc::Sender<Request>> {
 
 /// What is being drained, and how far it is.
 #[utoipa::path(
-    get, path = "/v1/drains", tag = "look",
+    get, path = "/v1/drains", operation_id = "list_drains", tag = "look",
     responses(
         (status = 200, description = "oldest first", body = DrainsReport),
         (status = "default", description = "failed", body = ErrorReport),
@@ -157,7 +157,7 @@ pub(super) async fn list(State(requests): Requests) -> Result<Json<DrainsReport>
 /// Takes endpoints out of the answers. The reply comes when the fast path shows it; `GET` says when their servers can be
 /// stopped.
 #[utoipa::path(
-    post, path = "/v1/drains", tag = "change", request_body = Drain,
+    post, path = "/v1/drains", operation_id = "drain", tag = "change", request_body = Drain,
     responses(
         (status = 200, description = "the fast path shows it", body = ChangeReport),
         (status = 403, description = "not for this user", body = ErrorReport),

@@ -193,7 +193,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 
 /// Configurations that served last, and are kept.
 #[utoipa::path(
-    get, path = "/v1/generations", tag = "look",
+    get, path = "/v1/generations", operation_id = "list_generations", tag = "look",
     responses(
         (status = 200, description = "newest first", body = GenerationsReport),
         (status = "default", description = "failed", body = ErrorReport),
