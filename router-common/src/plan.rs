@@ -29,8 +29,7 @@ pub struct Options<'a> {
     /// Whether geography and latency table are the same on both sides: profiles that are alike then need not be
     /// asked. When in doubt, `false`.
     pub same_sources: bool,
-    /// Queries counted for each profile, by name, which weigh the profiles in the sums. Without, every name counts
-    /// as much as another.
+    /// Queries counted for each profile, by name. A profile's are taken as spread evenly over its names.
     pub queries: Option<&'a HashMap<String, u64>>,
 }
 
@@ -140,24 +139,14 @@ impl Shares {
     }
 }
 
-/// What the sums are weighed by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Weighed {
-    /// Every name counts as much as another.
-    #[default]
-    Names,
-    /// By the queries counted.
-    Queries,
-}
-
 /// How answers move. Shares are of the address space that clients have: IPv4 unicast, and the IPv6 blocks that are
 /// given to the regional registries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// What the sums are weighed by.
-    pub weighed: Weighed,
-    /// Share of all answers that are others: other records, whatever their TTL.
+    /// Share of all answers that are others: other records, whatever their TTL. Every name counts as much as another.
     pub moved: Shares,
+    /// The same with every profile weighed by its [`Options::queries`]; `None` when none were counted.
+    pub moved_by_queries: Option<Shares>,
     /// Share of the clients for whom anything is otherwise, be it a weight.
     pub clients: Shares,
     /// Share of all answers that are NODATA and were not.

@@ -13,12 +13,14 @@ use crate::datapath::{self, Mark};
 use crate::dns;
 
 pub mod kept;
+mod queries;
 mod shares;
 
 #[cfg(test)]
 mod tests;
 
 use kept::{Ended, Saved, SavedEndpoint};
+pub use queries::queries;
 pub use shares::{Shares, Standing};
 
 /// What was handed out of one endpoint. Times are since the epoch.

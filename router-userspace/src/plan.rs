@@ -1,13 +1,14 @@
 //! What a plan tells: [`router_common::plan`] with the settings of the machine and with the limits, for people and for
 //! programs.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use router_common::atlas::Atlas;
 use router_common::decide::{Asked, Snapshot};
-use router_common::plan::{self, Change, Kind, Options, Shares, Weighed};
+use router_common::plan::{self, Change, Kind, Options, Shares};
 use router_common::view::HealthView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -128,10 +129,10 @@ pub struct ShareReport {
 /// How answers move.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TrafficReport {
-    /// What the sums are weighed by: `names`, every one alike, or `queries` that were counted.
-    pub weighed_by: String,
-    /// Share of all answers that are others.
+    /// Share of all answers that are others, of the address space and with every name alike.
     pub moved: ShareReport,
+    /// The same with each profile weighed by the queries that were counted for it, when any were.
+    pub moved_by_queries: Option<ShareReport>,
     /// Share of the clients for whom anything is otherwise.
     pub clients: ShareReport,
     /// Share of all answers that are NODATA and were not.
@@ -189,15 +190,21 @@ pub struct ExampleReport {
     pub after: String,
 }
 
-/// Compares what runs with a draft. `names` are how both are called.
-pub fn of_draft(basis: &Basis, draft: &Draft, names: (String, String)) -> PlanReport {
+/// Compares what runs with a draft. `names` are how both are called, `queries` what was counted by profile.
+pub fn of_draft(
+    basis: &Basis,
+    draft: &Draft,
+    queries: &HashMap<String, u64>,
+    names: (String, String),
+) -> PlanReport {
     let (old, new) = (&basis.ground, draft.ground());
     // Arcs of what has `Eq` are compared by their address first; floats keep these from having it.
     let same_sources = (Arc::ptr_eq(&old.geography, &new.geography) || old.geography == new.geography)
         && (Arc::ptr_eq(&old.latency, &new.latency) || old.latency == new.latency);
     let before = Stand { server: &old.settings, written: &old.base, snapshot: &basis.snapshot };
     let after = Stand { server: &new.settings, written: &new.base, snapshot: draft.snapshot() };
-    let mut report = compared(&before, &after, same_sources, names);
+    let options = Options { same_sources, queries: Some(queries) };
+    let mut report = compared(&before, &after, &options, names);
     report.overrides = basis.ground.overrides.list().len();
     report
 }
@@ -216,7 +223,8 @@ pub fn of_files(before: Config, after: Config, names: (&Path, &Path)) -> PlanRep
     let before = Stand { server: &old_server, written: &old.model, snapshot: &old };
     let after = Stand { server: &new_server, written: &new.model, snapshot: &new };
     let names = (names.0.display().to_string(), names.1.display().to_string());
-    PlanReport { warnings, ..compared(&before, &after, same_sources, names) }
+    let options = Options { same_sources, queries: None };
+    PlanReport { warnings, ..compared(&before, &after, &options, names) }
 }
 
 /// One side of a comparison.
@@ -231,12 +239,11 @@ struct Stand<'a> {
 fn compared(
     before: &Stand<'_>,
     after: &Stand<'_>,
-    same_sources: bool,
+    options: &Options<'_>,
     (old, new): (String, String),
 ) -> PlanReport {
     let began = Instant::now();
-    let options = Options { same_sources, queries: None };
-    let found = plan::compare((before.written, before.snapshot), (after.written, after.snapshot), &options);
+    let found = plan::compare((before.written, before.snapshot), (after.written, after.snapshot), options);
     let (restart, settings) = server::differing(before.server, after.server);
     let counts = |kind| {
         let [added, removed, changed] = found.count(kind);
@@ -293,11 +300,8 @@ fn item(item: &plan::Item) -> ItemReport {
 
 fn traffic(traffic: &plan::Traffic) -> TrafficReport {
     TrafficReport {
-        weighed_by: String::from(match traffic.weighed {
-            Weighed::Names => "names",
-            Weighed::Queries => "queries",
-        }),
         moved: shares(&traffic.moved),
+        moved_by_queries: traffic.moved_by_queries.as_ref().map(shares),
         clients: shares(&traffic.clients),
         nodata: shares(&traffic.nodata),
         gone: traffic.gone,

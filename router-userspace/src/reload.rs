@@ -1,6 +1,6 @@
 //! Making the next generation: reads files and compiles, which can take seconds. Changes nothing that runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,8 @@ pub struct Standing {
     pub runs: Option<u64>,
     /// Serial number of the serving generation.
     pub generation: u64,
+    /// Queries counted for each profile.
+    pub queries: HashMap<String, u64>,
 }
 
 /// A generation that is ready to be put into service, and what it was made from.
@@ -131,7 +133,7 @@ pub fn configuration(wanted: &Wanted, standing: &Standing, basis: &Basis) -> Res
     let draft = basis
         .with_configuration(config)
         .map_err(|refused| prefixed(&called(&path, kept), &refused.to_string()))?;
-    let plan = plan::of_draft(basis, &draft, names(standing, &path, kept));
+    let plan = plan::of_draft(basis, &draft, &standing.queries, names(standing, &path, kept));
     if !plan.exceeded.is_empty() && !wanted.force && kept.is_none() {
         return Err(forbidden(&plan, "`xroute plan` shows all of it, `xroute apply --force` goes on"));
     }
@@ -149,7 +151,7 @@ pub fn plan(source: &Source, standing: &Standing, basis: &Basis) -> Result<PlanR
     warnings.extend(notes);
     let draft =
         basis.planned(config).map_err(|refused| prefixed(&called(&path, kept), &refused.to_string()))?;
-    let plan = plan::of_draft(basis, &draft, names(standing, &path, kept));
+    let plan = plan::of_draft(basis, &draft, &standing.queries, names(standing, &path, kept));
     Ok(PlanReport { warnings, ..plan })
 }
 
@@ -263,7 +265,7 @@ pub fn feeds(feeds: &[Feed], kinds: &BTreeSet<FeedKind>, basis: &Basis) -> Refre
         Ok(draft) => {
             // What a broken table of another program may do is limited as what a configuration may.
             if basis.ground.settings.limits.any() {
-                let plan = plan::of_draft(basis, &draft, (String::new(), String::new()));
+                let plan = plan::of_draft(basis, &draft, &HashMap::new(), (String::new(), String::new()));
                 if !plan.exceeded.is_empty() {
                     let why =
                         forbidden(&plan, "`xroute plan` shows all of it, `xroute reload --force` takes it");
@@ -341,7 +343,7 @@ monitor = "off"
 
     fn standing(path: &Path) -> Standing {
         let store = Store::new(&path.with_file_name("state"));
-        Standing { own: path.to_owned(), store, runs: None, generation: 1 }
+        Standing { own: path.to_owned(), store, runs: None, generation: 1, queries: HashMap::new() }
     }
 
     fn from(path: &Path, agent: &Agent) -> Result<Ready, String> {

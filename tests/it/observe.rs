@@ -248,11 +248,13 @@ fn bpf_netns_events_tell_what_happens_over_a_restart_too() {
     );
     let endpoint = watching.wait_for("endpoint", &[("endpoint", "near".into()), ("to", "Degraded".into())]);
     let profile = watching.wait_for("profile", &[("profile", "www".into()), ("to", "Degraded".into())]);
-    let written = watching.wait_for("written", &[("generation", 1.into()), ("operations", 4.into())]);
+    let written = watching.wait_for("written", &[("generation", 1.into())]);
     assert!(verdict < endpoint && endpoint < profile && profile < written, "{:#?}", watching.lines());
     let events = watching.events();
     let event = events.iter().find(|event| event["sequence"] == verdict).expect("there");
     assert!(event["reason"].as_str().expect("why").contains("connection refused"), "{event}");
+    let event = events.iter().find(|event| event["sequence"] == written).expect("there");
+    assert!(event["operations"].as_u64().is_some_and(|operations| operations > 0), "{event}");
     assert_eq!(lab.ask(&Query::new("www.gslb.test", 1)), [127, 0, 0, 3]);
 
     // Operators, reloads, data files.

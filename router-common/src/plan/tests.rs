@@ -131,13 +131,15 @@ fn names_come_go_and_are_bound_to_others() {
     assert_eq!(steered, [("records", "records"), ("www", "b")]);
     // Two of four that were and are: b's own name and the covered one stay.
     assert_eq!(found.traffic.moved.a[0], Share::ratio(1, 2));
+    assert_eq!(found.traffic.moved_by_queries, None);
     let counted = HashMap::from([("www".to_owned(), 300), ("b".to_owned(), 100)]);
     let (old, new) = (before.snapshot(), after.snapshot());
     let options = Options { queries: Some(&counted), ..Options::default() };
     let found = compare((&old.model, &old), (&new.model, &new), &options);
     // A third of www's queries each: one moved, one stays, one is gone.
-    assert_eq!(found.traffic.moved.a[0], Share::ratio(1, 3));
-    assert_eq!(found.traffic.weighed, Weighed::Queries);
+    let moved = found.traffic.moved_by_queries.as_ref().expect("queries were counted");
+    assert_eq!(moved.a[0], Share::ratio(1, 3));
+    assert_eq!(found.traffic.moved.a[0], Share::ratio(1, 2), "names are another measure");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::classes::{Class, Classes, Weight, universe};
 use super::distance::Distance;
 use super::names::{Answering, Side, Steering};
 use super::world::{World, listed, region};
-use super::{EndpointShares, Example, Options, Shares, Steered, Traffic, Weighed};
+use super::{EndpointShares, Example, Options, Shares, Steered, Traffic};
 use crate::decide::{Asked, Choice, Snapshot};
 use crate::share::Share;
 
@@ -25,12 +25,16 @@ pub(super) fn compare(before: &Snapshot, after: &Snapshot, options: &Options<'_>
     let Answering { steerings, gone, unmoved } = Answering::of(&before.model, &after.model);
     let mut alike = Alike::new(before, after, options.same_sources);
     let mut compared = None;
-    let mut all = Share::zero();
+    let mut all = Share::ratio(unmoved, 1);
     let mut sums = [Shares::default(), Shares::default(), Shares::default()];
+    let mut queries = Share::zero();
+    let mut by_queries = Shares::default();
     let mut steered = Vec::new();
     for steering in &steerings {
-        let weight = weight(before, steering, options);
+        let weight = Share::ratio(steering.names.len() as u64, 1);
+        let counted = counted(before, steering, options);
         all = all.add(&weight);
+        queries = queries.add(&counted);
         if let (Side::Profile(old), Side::Profile(new)) = (steering.before, steering.after)
             && alike.profiles(old, new)
         {
@@ -44,33 +48,23 @@ pub(super) fn compare(before: &Snapshot, after: &Snapshot, options: &Options<'_>
         for (sum, part) in sums.iter_mut().zip([&one.moved, &one.clients, &one.nodata]) {
             sum.add(part, &weight);
         }
+        by_queries.add(&one.moved, &counted);
         steered.push(one);
-    }
-    let weighed = match options.queries {
-        Some(_) if !all.is_zero() => Weighed::Queries,
-        _ => Weighed::Names,
-    };
-    if options.queries.is_none() {
-        all = all.add(&Share::ratio(unmoved, 1));
     }
     let [moved, clients, nodata] = sums.map(|sum| sum.part_of(&all));
     steered.sort_by_cached_key(|one| (std::cmp::Reverse(one.moved.largest()), one.before.clone()));
-    Traffic { weighed, moved, clients, nodata, gone, steered }
+    let moved_by_queries = (!queries.is_zero()).then(|| by_queries.part_of(&queries));
+    Traffic { moved, moved_by_queries, clients, nodata, gone, steered }
 }
 
-/// What a pair of decisions counts in the sum: its names, or the queries that were counted for them. A profile's
-/// queries are taken as spread evenly over its names.
-fn weight(before: &Snapshot, steering: &Steering<'_>, options: &Options<'_>) -> Share {
-    let names = steering.names.len() as u64;
-    match (options.queries, steering.before) {
-        (None, _) => Share::ratio(names, 1),
-        (Some(queries), Side::Profile(profile)) => {
-            let profile = before.model.profile(profile);
-            let count = queries.get(&profile.name).copied().unwrap_or(0);
-            Share::ratio(count, 1).mul(&Share::ratio(names, profile.names.len() as u64))
-        }
-        (Some(_), Side::Records(_)) => Share::zero(),
-    }
+/// The queries that were counted for the names of a pair of decisions.
+fn counted(before: &Snapshot, steering: &Steering<'_>, options: &Options<'_>) -> Share {
+    let (Some(queries), Side::Profile(profile)) = (options.queries, steering.before) else {
+        return Share::zero();
+    };
+    let profile = before.model.profile(profile);
+    let count = queries.get(&profile.name).copied().unwrap_or(0);
+    Share::ratio(count, 1).mul(&Share::ratio(steering.names.len() as u64, profile.names.len() as u64))
 }
 
 /// Shares of addresses as counts, added up exactly at the end.

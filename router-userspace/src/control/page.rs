@@ -160,6 +160,9 @@ fn agent(page: &mut Html, report: &StatusReport) {
             interface.why_not_native.as_ref().map_or_else(String::new, |why| format!(" (not native: {why})"));
         page.row("fast path", &format!("{}, XDP {}{why}", interface.name, interface.mode));
     }
+    if let Some(fast_path) = &report.fast_path {
+        page.row("tables", &fast_path.to_string());
+    }
     for listener in &report.api {
         page.row("api", &listener.to_string());
     }

@@ -58,11 +58,10 @@ impl PlanReport {
         if traffic.profiles.is_empty() {
             return writeln!(to, "traffic: no answer changes");
         }
-        let weighed = match traffic.weighed_by.as_str() {
-            "queries" => "by queries counted and address space",
-            _ => "by address space, every name alike",
-        };
-        writeln!(to, "traffic ({weighed}): {} move", shown(&traffic.moved))?;
+        writeln!(to, "traffic (by address space, every name alike): {} move", shown(&traffic.moved))?;
+        if let Some(moved) = &traffic.moved_by_queries {
+            writeln!(to, "  weighed by the queries counted for each profile: {} move", shown(moved))?;
+        }
         if !is_zero(&traffic.nodata) {
             writeln!(to, "  {} become NODATA", shown(&traffic.nodata))?;
         }

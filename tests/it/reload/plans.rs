@@ -68,6 +68,7 @@ fn netns_limits_refuse_and_a_return_is_never_refused() {
 endpoints +0 -0 ~1
   ~ one/only  address 192.0.2.1 -> 192.0.2.9
 traffic (by address space, every name alike): 50.0 % of A answers move
+  weighed by the queries counted for each profile: 100 % of A answers move
   one (one.gslb.test.): 100 % of A answers move, for 100 % of clients
       e.g. 0.0.0.0/0: 192.0.2.1 -> 192.0.2.9
       e.g. 8000::/1: 192.0.2.1 -> 192.0.2.9

@@ -1,11 +1,12 @@
 //! What was handed out of endpoints, and those that are on their way out of service.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::serving::Serving;
 pub(super) use crate::answers::kept::Ended;
 use crate::answers::kept::Saved;
-use crate::answers::{Reading, Totals};
+use crate::answers::{Reading, Totals, queries};
 use crate::clock::unix_now;
 use crate::control::{DrainReport, DrainsReport, ProfileReport};
 use crate::datapath::{self, Tallies};
@@ -28,6 +29,11 @@ impl Serving {
     /// Everything that was counted.
     pub(super) fn totals(&self) -> Totals {
         self.read(|reading| self.answers.totals(reading))
+    }
+
+    /// Queries for each profile, as far as answers tell.
+    pub(super) fn queries(&self) -> HashMap<String, u64> {
+        queries(&self.agent.snapshot().model, &self.totals())
     }
 
     /// What is to be kept of it.

@@ -1,5 +1,6 @@
 //! Which kept generation runs: at the start, and after each change of the configuration.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -188,9 +189,9 @@ impl Keeping {
         self.held = held;
     }
 
-    /// Where the agent stands.
-    pub(super) fn standing(&self, own: &Path, generation: u64) -> Standing {
-        Standing { own: own.to_path_buf(), store: self.store.clone(), runs: self.runs, generation }
+    /// Where the agent stands, with the queries counted for each profile.
+    pub(super) fn standing(&self, own: &Path, generation: u64, queries: HashMap<String, u64>) -> Standing {
+        Standing { own: own.to_path_buf(), store: self.store.clone(), runs: self.runs, generation, queries }
     }
 
     /// What runs in place of the agent's file.

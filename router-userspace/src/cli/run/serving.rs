@@ -165,7 +165,7 @@ impl Serving {
             }
             Request::Drains(reply) => drop(reply.send(self.drains())),
             Request::Standing(reply) => {
-                let standing = self.keeping.standing(&self.config, status::generation(self));
+                let standing = self.keeping.standing(&self.config, status::generation(self), self.queries());
                 drop(reply.send((standing, self.agent.basis())));
             }
             Request::Load(..) | Request::Change(..) | Request::Upgrade(..) => {}
@@ -180,9 +180,10 @@ impl Serving {
 
     /// Starts making the next generation, when one is wanted and none is being made.
     pub(super) fn make_next(&mut self) {
-        let generation = status::generation(self);
-        let Self { reloads, feeds, agent, config, keeping, .. } = self;
-        reloads.start(|| keeping.standing(config, generation), || feeds.list(), || agent.basis());
+        let mut reloads = std::mem::take(&mut self.reloads);
+        let standing = || self.keeping.standing(&self.config, status::generation(self), self.queries());
+        reloads.start(standing, || self.feeds.list(), || self.agent.basis());
+        self.reloads = reloads;
     }
 
     /// A generation was made, or could not be.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{FeedReport, InterfaceReport, ListenerReport, OverrideReport};
+use crate::control::{FastPathReport, FeedReport, InterfaceReport, ListenerReport, OverrideReport};
 use crate::feed::FeedKind;
 use crate::overrides::{Override, Setting, State};
 
@@ -35,6 +35,7 @@ fn hostile() -> StatusReport {
             error: Some(text()),
         }],
         listen: vec![text()],
+        fast_path: Some(FastPathReport::default()),
         interfaces: vec![InterfaceReport {
             name: text(),
             mode: text(),
@@ -122,7 +123,14 @@ fn what_an_operator_looks_for_is_there() {
     report.profiles[0].endpoints[0].status = String::from("Online");
     report.generation = 41;
     let page = render(&report);
-    for words in ["<th>generation<td>41, loaded", "<td class=good>Online", "1 min 1 s", "1.2 ms", "7"] {
+    for words in [
+        "<th>generation<td>41, loaded",
+        "<td class=good>Online",
+        "lease holds 0.0 s",
+        "1 min 1 s",
+        "1.2 ms",
+        "7",
+    ] {
         assert!(page.contains(words), "{words} is not in\n{page}");
     }
 }
