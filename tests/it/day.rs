@@ -20,7 +20,7 @@ const DAY: &[(&str, &[&str])] = &[
     ("xroute top --once", &["www", "eu1", "us1"]),
     ("xroute explain www.gslb.example.com A --client 203.0.113.7", &["192.0.2.10", "3/4", "1/4"]),
     ("xroute map 198.51.100.7", &["198.51.100.7"]),
-    ("xroute probe www/eu1", &["GET /health HTTP/1.1", "200", "healthy"]),
+    ("xroute probe www/eu1", &["HEAD /health HTTP/1.1", "200", "healthy"]),
     ("xroute check /etc/xroute/new.toml", &["new.toml"]),
     ("xroute plan /etc/xroute/new.toml", &["new.gslb.example.com", "us1", "weight"]),
     ("xroute apply /etc/xroute/new.toml --reason \"more for us1\"", &["new.gslb.example.com"]),

@@ -219,7 +219,7 @@ impl fmt::Display for Summary {
             said = true;
         }
         if self.moved > 0.0 {
-            write!(f, "{}{} move", if said { ", " } else { "" }, percent(self.moved))?;
+            write!(f, "{}{} of answers move", if said { ", " } else { "" }, percent(self.moved))?;
             said = true;
         }
         if self.nodata > 0.0 {
