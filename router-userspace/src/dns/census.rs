@@ -1,5 +1,5 @@
 //! Who asks what: queries by transport, type and client subnet, cookies, and TCP connections. Besides the
-//! outcomes ([`Counts`](super::Counts)), for metrics.
+//! outcomes ([`Counts`]), for metrics.
 //!
 //! A query costs one addition: transport, type, client subnet and whether its reply was ready choose one
 //! cell of a table that the thread has to itself.
