@@ -154,6 +154,14 @@ impl Counter {
     /// How many of them, from the first on, the fast path counts. The others are the userspace server's, and
     /// more of those change nothing in the BPF object.
     pub const FAST: usize = Self::ServerRecords as usize;
+    /// Elements of the fast path's counter array: after the outcomes, how many of the answers had a client subnet,
+    /// of IPv4 and of IPv6 (RFC 7871's FAMILY 1 and 2).
+    pub const SLOTS: usize = Self::FAST + 2;
+
+    /// The element for a client subnet of this FAMILY.
+    pub const fn subnet_slot(family: u16) -> u32 {
+        Self::FAST as u32 + (family != 1) as u32
+    }
 }
 
 #[cfg(test)]
@@ -168,5 +176,6 @@ mod tests {
             assert!(names.insert(counter.name()));
             assert_eq!(counter.name().starts_with("server_"), i >= Counter::FAST, "{counter:?}");
         }
+        assert_eq!([1, 2].map(Counter::subnet_slot), [Counter::FAST as u32, Counter::SLOTS as u32 - 1]);
     }
 }

@@ -84,6 +84,9 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
     }
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
     stats::tally(generation, hit.cell, scratch.clock.now());
+    if scratch.edns.ecs_family() != 0 {
+        stats::count_subnet(scratch.edns.ecs_family());
+    }
     Ok(Verdict::Answer { counter, stale })
 }
 

@@ -70,7 +70,7 @@ pub static TALLIES: PerCpuArray<Tally, 32> = PerCpuArray::new();
 
 /// [`router_common::abi::map::COUNTERS`].
 #[btf_map]
-pub static COUNTERS: PerCpuArray<u64, { Counter::FAST }> = PerCpuArray::new();
+pub static COUNTERS: PerCpuArray<u64, { Counter::SLOTS }> = PerCpuArray::new();
 
 /// [`router_common::abi::map::SCRATCH`].
 #[btf_map]

@@ -5,10 +5,21 @@ use router_common::counter::Counter;
 
 use crate::maps::{COUNTERS, TALLIES};
 
-/// Adds one on this CPU.
+/// Counts an outcome, on this CPU.
 #[inline(always)]
 pub fn count(counter: Counter) {
-    if let Some(slot) = COUNTERS.get_ptr_mut(counter as u32) {
+    add(counter as u32);
+}
+
+/// Counts an answer to a query with a client subnet of this FAMILY, on this CPU.
+#[inline(always)]
+pub fn count_subnet(family: u16) {
+    add(Counter::subnet_slot(family));
+}
+
+#[inline(always)]
+fn add(index: u32) {
+    if let Some(slot) = COUNTERS.get_ptr_mut(index) {
         // SAFETY: this CPU's slot of a per-CPU array; nothing else runs this program on this CPU now.
         unsafe { *slot += 1 };
     }

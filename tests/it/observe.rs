@@ -320,6 +320,7 @@ fn bpf_netns_metrics_say_what_was_done() {
     }
     let subnet = [0, 1, 24, 0, 198, 51, 100];
     lab.ask(&Query::new("www.gslb.test", 16).edns(1232).option(8, &subnet));
+    lab.ask(&www.clone().edns(1232).option(8, &subnet));
     lab.ask(&www.clone().edns(1232).option(COOKIE, b"ABCDEFGH"));
     lab.ask(&Query::new("nosuch.gslb.test", 15));
     let connection = lab.ask_by_tcp(&Query::new("gslb.test", 6));
@@ -359,6 +360,8 @@ fn check_values(lab: &Lab) {
         (r#"xroute_server_queries_total{transport="tcp",type="SOA"}"#, 1.0),
         (r#"xroute_server_responses_total{rcode="NXDOMAIN"}"#, 1.0),
         (r#"xroute_server_responses_total{rcode="NOERROR"}"#, 3.0),
+        (r#"xroute_client_subnet_queries_total{path="fast",family="ipv4"}"#, 1.0),
+        (r#"xroute_client_subnet_queries_total{path="fast",family="ipv6"}"#, 0.0),
         (r#"xroute_client_subnet_queries_total{path="userspace",family="ipv4"}"#, 1.0),
         (r#"xroute_client_subnet_queries_total{path="userspace",family="none"}"#, 3.0),
         (r#"xroute_server_cookies_total{cookie="new"}"#, 1.0),

@@ -215,11 +215,23 @@ impl ProgRun {
     /// # Errors
     /// When the map cannot be read.
     pub fn counters(&self) -> Result<Vec<u64>> {
+        (0..Counter::FAST as u32).map(|index| self.count(index)).collect()
+    }
+
+    /// Answers to queries with a client subnet, of IPv4 and of IPv6.
+    ///
+    /// # Errors
+    /// As [`ProgRun::counters`].
+    pub fn subnets(&self) -> Result<[u64; 2]> {
+        Ok([self.count(Counter::subnet_slot(1))?, self.count(Counter::subnet_slot(2))?])
+    }
+
+    /// An element of COUNTERS.
+    fn count(&self, index: u32) -> Result<u64> {
         let Some(Map::PerCpuArray(counters)) = self.ebpf.map(map::COUNTERS) else {
             anyhow::bail!("no counters")
         };
-        let fd = counters.fd().as_fd();
-        (0..Counter::FAST as u32).map(|index| Ok(raw::lookup(fd, index, self.cpus)?.iter().sum())).collect()
+        Ok(raw::lookup(counters.fd().as_fd(), index, self.cpus)?.iter().sum())
     }
 
     /// A tally of a half: answers, and nanoseconds of `CLOCK_MONOTONIC` of the last one.

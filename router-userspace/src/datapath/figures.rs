@@ -49,6 +49,14 @@ impl Datapath {
     pub fn counter(&self, counter: Counter) -> Result<u64> {
         self.instance.counter(counter)
     }
+
+    /// Answers to queries with a client subnet, of IPv4 and of IPv6.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn subnets(&self) -> Result<[u64; 2]> {
+        self.instance.subnets()
+    }
 }
 
 /// `memlock` of the map (proc(5), fdinfo).

@@ -93,8 +93,8 @@ impl Instance {
             }
         }
         let counters = sys::map_info(find(&maps, map::COUNTERS)?).context("cannot ask for COUNTERS")?;
-        if counters.max_entries as usize != Counter::FAST || counters.value_size != 8 {
-            bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::FAST);
+        if counters.max_entries as usize != Counter::SLOTS || counters.value_size != 8 {
+            bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::SLOTS);
         }
         let tallies = sys::map_info(find(&maps, map::TALLIES)?).context("cannot ask for TALLIES")?;
         if tallies.max_entries != credits.len() || tallies.value_size as usize != size_of::<Tally>() {
@@ -421,21 +421,23 @@ impl Instance {
 
     /// The counters, summed over the CPUs; the index is the [`Counter`].
     pub fn counters(&self) -> Result<Vec<u64>> {
-        let map = self.map(map::COUNTERS)?;
-        let mut per_cpu = vec![0u64; self.cpus];
-        let mut sums = Vec::with_capacity(Counter::FAST);
-        for index in 0..Counter::FAST as u32 {
-            sys::lookup_words(map, index, &mut per_cpu).context("cannot read COUNTERS")?;
-            sums.push(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)));
-        }
-        Ok(sums)
+        (0..Counter::FAST as u32).map(|index| self.count(index)).collect()
     }
 
     /// One of them.
     pub fn counter(&self, counter: Counter) -> Result<u64> {
+        self.count(counter as u32)
+    }
+
+    /// Answers to queries with a client subnet, of IPv4 and of IPv6.
+    pub fn subnets(&self) -> Result<[u64; 2]> {
+        Ok([self.count(Counter::subnet_slot(1))?, self.count(Counter::subnet_slot(2))?])
+    }
+
+    /// An element of COUNTERS, summed over the CPUs.
+    fn count(&self, index: u32) -> Result<u64> {
         let mut per_cpu = vec![0u64; self.cpus];
-        sys::lookup_words(self.map(map::COUNTERS)?, counter as u32, &mut per_cpu)
-            .with_context(|| format!("cannot read the counter {}", counter.name()))?;
+        sys::lookup_words(self.map(map::COUNTERS)?, index, &mut per_cpu).context("cannot read COUNTERS")?;
         Ok(per_cpu.iter().fold(0u64, |sum, &count| sum.wrapping_add(count)))
     }
 

@@ -241,10 +241,11 @@ fn server(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
     )
 }
 
-/// Queries by client subnet: of the userspace server.
+/// Queries by client subnet, of both paths.
 fn client_subnets(report: &StatusReport) -> impl Iterator<Item = ([(&str, &str); 2], u64)> {
-    let server = report.server.client_subnet.iter();
-    server.map(|(family, count)| ([("path", "userspace"), ("family", family.as_str())], *count))
+    let fast = report.fast_path.iter().flat_map(|fast| &fast.client_subnet).map(|one| ("fast", one));
+    let server = report.server.client_subnet.iter().map(|one| ("userspace", one));
+    fast.chain(server).map(|(path, (family, count))| ([("path", path), ("family", family.as_str())], *count))
 }
 
 /// Endpoints and profiles.

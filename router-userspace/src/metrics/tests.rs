@@ -60,6 +60,7 @@ fn full() -> StatusReport {
                 FillReport { table: String::from("locations4"), used: 9, capacity: None },
             ],
             maps: vec![MapReport { name: String::from("CELLS"), octets: 4096 }],
+            client_subnet: BTreeMap::from([(String::from("ipv6"), 11)]),
         }),
         profiles: vec![ProfileReport {
             name: String::from("www"),
@@ -141,6 +142,7 @@ fn scrape() -> Scrape {
 fn everything_is_labelled() {
     let text = scrape().render(Format::OpenMetrics);
     for line in [
+        r#"xroute_client_subnet_queries_total{path="fast",family="ipv6"} 11"#,
         r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
         r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="userspace"} 5"#,
         r#"xroute_endpoint_expected_share{profile="www",endpoint="eu1"} 0.75"#,

@@ -1,6 +1,7 @@
 //! EDNS Client Subnet (RFC 7871): what decides, which scope, and how the option comes back.
 
 use router_common::abi::{LocationEntry, NONE, Owner};
+use router_common::counter::Counter;
 use router_tests::need_bpf;
 use router_tests::packet::{Query, rtype};
 
@@ -131,4 +132,26 @@ fn bpf_every_source_length_is_echoed_bit_for_bit() {
             len % 2 == 0,
         );
     }
+}
+
+#[test]
+fn bpf_answers_with_a_client_subnet_are_counted_by_family() {
+    if !need_bpf() {
+        return;
+    }
+    let fixture = tables();
+    let counted = || fixture.run.subnets().unwrap();
+    let query = Query::new("plain.example.test", rtype::A).edns(1232);
+    fixture.answered(&v4(&query), &query);
+    assert_eq!(counted(), [0, 0], "an OPT record without one");
+    ask(&fixture, "geo.example.test", "198.51.100.0/24", true);
+    assert_eq!(counted(), [1, 0]);
+    ask(&fixture, "plain.example.test", "2001:db8:1::/48", false);
+    assert_eq!(counted(), [1, 1]);
+    ask(&fixture, "off.example.test", "0.0.0.0/0", false);
+    assert_eq!(counted(), [2, 1], "sent, whatever becomes of it");
+    // What is passed is counted by whoever answers it.
+    let query = Query::new("nowhere.example.test", rtype::A).edns(1232).ecs("198.51.100.0/24");
+    fixture.passed("an unknown name", &v4(&query).bytes(), Counter::PassUnknownName);
+    assert_eq!(counted(), [2, 1]);
 }

@@ -119,6 +119,25 @@ fn fast_path(serving: &Serving, datapath: &Datapath) -> FastPathReport {
             .into_iter()
             .map(|MapMemory { name, octets }| MapReport { name, octets })
             .collect(),
+        client_subnet: client_subnets(datapath),
+    }
+}
+
+/// Answers of the fast path by the family of their client subnet; nothing when the kernel does not tell.
+fn client_subnets(datapath: &Datapath) -> BTreeMap<String, u64> {
+    let counted = || {
+        let [ipv4, ipv6] = datapath.subnets()?;
+        let answers = datapath.counter(Counter::AnswerRecords)? + datapath.counter(Counter::AnswerNodata)?;
+        // Queries go on between two looks.
+        let none = answers.saturating_sub(ipv4).saturating_sub(ipv6);
+        anyhow::Ok([("none", none), ("ipv4", ipv4), ("ipv6", ipv6)])
+    };
+    match counted() {
+        Ok(counts) => counts.map(|(family, count)| (family.to_owned(), count)).into(),
+        Err(error) => {
+            log::warn!("client subnets of the fast path: {error:#}");
+            BTreeMap::new()
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lease, tables and memory of the fast path in a status report.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ pub struct FastPathReport {
     pub fill: Vec<FillReport>,
     /// What the maps take.
     pub maps: Vec<MapReport>,
+    /// Answers by the family of their client subnet: `none`, `ipv4`, `ipv6`.
+    #[serde(default)]
+    pub client_subnet: BTreeMap<String, u64>,
 }
 
 /// The lease.
