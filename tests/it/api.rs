@@ -216,7 +216,7 @@ fn netns_replies_are_as_the_document_says() {
         assert_eq!(setting.ask_http("POST", path).status, 404, "nothing can be changed at http");
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("api/check_replies.py");
-    let mut python = std::process::Command::new("/usr/bin/python3")
+    let mut python = std::process::Command::new(router_tests::python::having("jsonschema"))
         .arg(script)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -18,6 +18,7 @@ pub mod mutation;
 pub mod netns;
 pub mod packet;
 pub mod prog_run;
+pub mod python;
 pub mod random;
 pub mod rendering;
 pub mod reply;

@@ -2,25 +2,15 @@
 //! PowerDNS answered.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use router_tests::netns::Pair;
+use router_tests::python;
 
 use super::{Laboratory, shared};
 
 /// How many zones, each with one query.
 const QUERIES: u64 = 3169;
-
-/// A Python that has dnspython: Debian's belongs to Debian's Python, which need not be the first in PATH.
-fn python() -> PathBuf {
-    let has_dnspython = |python: &&str| {
-        let tried = Command::new(python).args(["-c", "import dns.message"]).output();
-        tried.is_ok_and(|output| output.status.success())
-    };
-    let found = ["python3", "/usr/bin/python3"].iter().find(|python| has_dnspython(python));
-    (*found.expect("no Python with dnspython (Debian: python3-dnspython); `cargo xtask setup`")).into()
-}
 
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -42,8 +32,9 @@ fn outcomes(printed: &str) -> Vec<(String, u64)> {
 #[test]
 fn netns_ferret_finds_every_answer_right() {
     let Some(laboratory) = Laboratory::new() else { return };
-    let (python, tool, data) = (python(), shared("ferret_run.py"), shared("ferret-part.jsonl.gz"));
-    let made = Command::new(&python).arg(&tool).arg("gen").arg(&data).arg(laboratory.folder.path()).output();
+    let (python, tool, data) =
+        (python::having("dns.message"), shared("ferret_run.py"), shared("ferret-part.jsonl.gz"));
+    let made = Command::new(python).arg(&tool).arg("gen").arg(&data).arg(laboratory.folder.path()).output();
     text(&made.expect("Python starts"));
     let list = fs::read_to_string(laboratory.folder.path().join("zones.list")).expect("a list");
     let zones: String = list
@@ -58,7 +49,7 @@ fn netns_ferret_finds_every_answer_right() {
         let ran = laboratory
             .pair
             .client
-            .command(python.to_str().expect("text"))
+            .command(python)
             .arg(&tool)
             .arg("run")
             .arg(&data)
