@@ -234,10 +234,10 @@ mod tests {
         assert_eq!(finding.level, Level::Failure);
         assert!(finding.found.contains("udp 0.0.0.0:53 is taken by dnsmasq (pid 77)"), "{finding:?}");
         assert!(finding.remedy.as_deref().is_some_and(|text| text.contains("/etc/dnsmasq.conf")));
-        let [stub] = &taken("0.0.0.0:53", socket("udp", "127.0.0.53:53", "systemd-resolve"))[..] else {
+        let [resolver] = &taken("0.0.0.0:53", socket("udp", "127.0.0.53:53", "systemd-resolve"))[..] else {
             panic!("one")
         };
-        assert!(stub.remedy.as_deref().is_some_and(|text| text.contains("DNSStubListener=no")));
+        assert!(resolver.remedy.as_deref().is_some_and(|text| text.contains("DNSStubListener=no")));
         let [unseen] = &taken("192.0.2.53:53", socket("tcp", "192.0.2.53:53", ""))[..] else { panic!("one") };
         assert!(unseen.remedy.as_deref().is_some_and(|text| text.starts_with("sudo ss")));
 

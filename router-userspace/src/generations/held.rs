@@ -16,7 +16,7 @@ const FILE: &str = "held.json";
 pub struct Held {
     /// The generation.
     pub generation: u64,
-    /// What brought it, for people: `a return to generation 5`, `/root/new.toml`.
+    /// What brought it, for people: `a return to generation 5`, `/etc/xroute/new.toml`.
     pub is: String,
     /// What the agent's configuration file and all that it names were like when they were last loaded. When they are
     /// others at a start, an operator has changed them since, and they count.

@@ -141,7 +141,7 @@ fn what_is_held_is_remembered() {
     store.hold(None).expect("nothing to remove");
     let (_, recording) = read(30, &latency);
     store.keep(3, record("apply"), &recording).expect("kept");
-    let held = Held { generation: 3, is: "/root/new.toml".into(), file: "ab".into() };
+    let held = Held { generation: 3, is: "/etc/xroute/new.toml".into(), file: "ab".into() };
     store.hold(Some(&held)).expect("written");
     assert_eq!(store.held().expect("readable"), Some(held));
     store.renumber(3, 9).expect("renamed");
