@@ -151,6 +151,12 @@ pub trait Tables {
     fn random(&self) -> u32;
     /// The slot of the wildcard that covers a name without a slot: [`crate::wildcard::find_covering`].
     fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss>;
+    /// The reason for a miss, as it is given. (In the kernel this is an instruction of its own, without which the
+    /// compiler would have every reason at hand before it is known that there is none.)
+    #[inline(always)]
+    fn miss(&self, miss: Miss) -> Miss {
+        miss
+    }
     /// [`pick_further`]; `query` is whose client was located.
     #[inline(always)]
     fn pick_further(
@@ -304,12 +310,14 @@ pub fn find_owner<'t, T: Tables>(
     let owner = match find_slot(tables, generation, query, hash) {
         Err(Miss::UnknownName) if generation.flags & Generation::WILDCARDS != 0 => {
             let slot = tables.covering(generation, query)?;
-            tables.owner(generation.owners.wrapping_add(slot & generation.owner_mask)).ok_or(Miss::Broken)?
+            tables
+                .owner(generation.owners.wrapping_add(slot & generation.owner_mask))
+                .ok_or_else(|| tables.miss(Miss::Broken))?
         }
         found => found?,
     };
     if owner.flags & Owner::PASS != 0 {
-        return Err(Miss::Deferred);
+        return Err(tables.miss(Miss::Deferred));
     }
     Ok(owner)
 }
@@ -326,9 +334,9 @@ pub fn find_slot<'t, T: Tables>(
     while probe < MAX_PROBES as u32 {
         let slot = (hash as u32).wrapping_add(probe) & generation.owner_mask;
         let slot = generation.owners.wrapping_add(slot);
-        let owner = tables.owner(slot).ok_or(Miss::Broken)?;
+        let owner = tables.owner(slot).ok_or_else(|| tables.miss(Miss::Broken))?;
         if owner.name_len == 0 {
-            return Err(Miss::UnknownName);
+            return Err(tables.miss(Miss::UnknownName));
         }
         if owner.hash == hash && same_name(tables, generation, slot, owner, query) {
             return Ok(owner);
@@ -367,17 +375,17 @@ pub fn locate<T: Tables>(
     if owner.partition == NONE {
         return Ok(located);
     }
-    let mut entry = tables.location(&located.client).ok_or(Miss::Broken)?;
+    let mut entry = tables.location(&located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
     if by_ecs {
         located.scope = entry.scope.saturating_add(folded);
         if entry.flags & LocationEntry::SPECIAL != 0 {
             located.by_ecs = false;
             located.client = query.client(false).0;
-            entry = tables.location(&located.client).ok_or(Miss::Broken)?;
+            entry = tables.location(&located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
         }
     }
     let at = generation.regions.wrapping_add(owner.partition).wrapping_add(entry.location);
-    let word = tables.region_word(at >> 2).ok_or(Miss::Broken)?;
+    let word = tables.region_word(at >> 2).ok_or_else(|| tables.miss(Miss::Broken))?;
     located.region = (word >> ((at & 3) * 16)) as u16;
     Ok(located)
 }
@@ -393,20 +401,21 @@ pub fn pick<'t, T: Tables>(
 ) -> Result<Hit<'t>, Miss> {
     let index =
         owner.first_answer.wrapping_add(2 * located.region as u32).wrapping_add(u32::from(query.aaaa));
-    let answer = tables.answer(generation.answers.wrapping_add(index)).ok_or(Miss::Broken)?;
+    let answer =
+        tables.answer(generation.answers.wrapping_add(index)).ok_or_else(|| tables.miss(Miss::Broken))?;
     let (place, scope) = pick_one(tables, generation.cells, answer, located)?;
-    let cell = tables.cell(place).ok_or(Miss::Broken)?;
+    let cell = tables.cell(place).ok_or_else(|| tables.miss(Miss::Broken))?;
     let (cell, scope) = if cell.kind == Cell::FURTHER {
         let further = Located { scope, ..*located };
         let (place, scope) = tables.pick_further(generation.cells, place, &further, query)?;
-        (tables.cell(place).ok_or(Miss::Broken)?, scope)
+        (tables.cell(place).ok_or_else(|| tables.miss(Miss::Broken))?, scope)
     } else {
         (cell, scope)
     };
     match cell.kind {
         Cell::RECORDS => Ok(Hit { cell, scope, zone_len: owner.zone_len }),
         Cell::NODATA => Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
-        _ => Err(Miss::DeferredShare),
+        _ => Err(tables.miss(Miss::DeferredShare)),
     }
 }
 
@@ -415,7 +424,7 @@ pub fn pick<'t, T: Tables>(
 fn pick_one<T: Tables>(tables: &T, cells: u32, answer: Answer, located: &Located) -> Result<(u32, u8), Miss> {
     let count = answer.cells();
     if count == 0 {
-        return Err(Miss::Broken);
+        return Err(tables.miss(Miss::Broken));
     }
     let base = cells.wrapping_add(answer.first_cell());
     match answer.pick() {
@@ -424,7 +433,7 @@ fn pick_one<T: Tables>(tables: &T, cells: u32, answer: Answer, located: &Located
                 return Ok((base, located.scope));
             }
             let (at, rest) = scale(tables.random(), count);
-            let cell = tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?;
+            let cell = tables.cell(base.wrapping_add(at)).ok_or_else(|| tables.miss(Miss::Broken))?;
             let picked = if rest < cell.threshold { at } else { cell.alias as u32 };
             Ok((base.wrapping_add(picked), located.scope))
         }
@@ -454,7 +463,7 @@ pub fn pick_further<T: Tables>(
     let mut scope = located.scope;
     let mut picks = 1;
     while picks < MAX_PICKS {
-        let cell = tables.cell(place).ok_or(Miss::Broken)?;
+        let cell = tables.cell(place).ok_or_else(|| tables.miss(Miss::Broken))?;
         if cell.kind != Cell::FURTHER {
             break;
         }

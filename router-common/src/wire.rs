@@ -94,8 +94,9 @@ pub const MIN_PIECE: u32 = 12;
 /// A one's-complement sum (RFC 1071) being added up, in the order of memory: 16-bit words are added as
 /// they lie in memory, and the folded sum is stored as it is.
 ///
-/// Nothing is folded before the end: each word of eight octets adds less than 2³³, so sums of up to 2²²
-/// words can be added to each other, and shifted, without an overflow.
+/// Nothing is folded before the end: each word of eight octets adds less than 2³³, and 2⁶ of them, shifted by an odd
+/// offset, less than 2⁴⁷. So sums of up to 512 octets can be added to each other, a few times: [`Sum::fold`] wants less
+/// than 2⁴⁸ − 2³³.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sum(u64);
 
@@ -143,8 +144,7 @@ impl Sum {
     /// The sum in 16 bits, in the order of memory. 0 only when nothing but zeros was added.
     #[inline(always)]
     pub const fn fold(self) -> u16 {
-        let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
-        let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+        let sum = (self.0 & 0xffff) + (self.0 >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         ((sum & 0xffff) + (sum >> 16)) as u16
     }

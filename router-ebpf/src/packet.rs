@@ -76,14 +76,11 @@ impl Packet {
 
     #[inline(always)]
     fn address(&self, offset: u32) -> usize {
-        // The mask must be seen on the very register that is added.
-        self.start + (opaque(offset as usize) & MAX_OFFSET as usize)
+        self.start + (offset & MAX_OFFSET) as usize
     }
 
     #[inline(always)]
     fn window<const N: usize>(&self, address: usize) -> Option<Window<'_, N>> {
-        // The bound must be seen on the very register that is accessed.
-        let address = opaque(address);
         // Written `p + n > end`: some verifiers miscompute other forms.
         if address + N > self.end {
             return None;

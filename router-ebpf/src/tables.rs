@@ -8,6 +8,7 @@ use router_common::lookup::{Client, Located, Miss, Query, Tables, is_name_of, pi
 use crate::maps::{
     ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, LOCATIONS_IPV4, LOCATIONS_IPV6, OWNERS, REGIONS,
 };
+use crate::packet::opaque;
 use crate::wildcard;
 
 /// The control word, read once: the agent flips it with one store.
@@ -108,6 +109,12 @@ impl Tables for Half {
     #[inline(always)]
     fn covering(&self, _: &Generation, query: &Query) -> Result<u32, Miss> {
         wildcard::covering(self, query)
+    }
+
+    #[inline(always)]
+    fn miss(&self, miss: Miss) -> Miss {
+        opaque(0);
+        miss
     }
 
     #[inline(always)]

@@ -87,15 +87,15 @@ pub fn read(
         name_len: fog.hide(name_len),
         additional: false,
     };
+    let Some(datagram) = sum_question(packet, scratch, &headers, name_sum) else {
+        return Err(pass(Counter::PassShort));
+    };
     let known = Sum::ZERO
         .add32(message.u32::<0>())
         .add32(message.u32::<4>())
         .add32(message.u32::<8>())
         .add32(message.u32::<12>())
         .add32(message.u32::<16>());
-    let Some(datagram) = sum_question(packet, scratch, &headers, name_sum) else {
-        return Err(pass(Counter::PassShort));
-    };
     check_delivery(ipv6, to_us, message.u16::<6>(), pseudo, known.add_sum(datagram))?;
     check_header(message)?;
     headers.additional = message.u16::<18>() != 0;
