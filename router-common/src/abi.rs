@@ -9,7 +9,7 @@
 //! [`Generation`] holds where each half starts. So an image of tables can be written to either half.
 
 /// Version of everything in this file. An agent adopts pinned maps only when it is equal.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// Name of the XDP program in the BPF object.
 pub const PROGRAM: &str = "xroute";
@@ -30,10 +30,8 @@ pub mod map {
     pub const CELLS: &str = "CELLS";
     /// Array of [`super::Line`], both halves: long names and long record pieces. Mmapable.
     pub const LINES: &str = "LINES";
-    /// Array of two LPM tries (one per half), IPv4 address to [`super::LocationEntry`].
-    pub const LOCATIONS_IPV4: &str = "LOCATIONS_IPV4";
-    /// Array of two LPM tries (one per half), IPv6 address to [`super::LocationEntry`].
-    pub const LOCATIONS_IPV6: &str = "LOCATIONS_IPV6";
+    /// Array of [`super::LocationLine`], both halves: addresses to [`super::LocationEntry`]. Mmapable.
+    pub const LOCATIONS: &str = "LOCATIONS";
     /// Array of one [`super::Locals`]. Mmapable; belongs to the machine, not to a generation.
     pub const LOCALS: &str = "LOCALS";
     /// Array of [`super::Credit`], both halves: whom the tally of the same index is for. Mmapable; made by the
@@ -199,8 +197,10 @@ pub struct Generation {
     pub lines: u32,
     /// First tally of this half in TALLIES, and first credit in CREDITS.
     pub tallies: u32,
-    /// Zero.
-    pub pad: u32,
+    /// First line of this half in LOCATIONS.
+    pub locations: u32,
+    /// Where a look-up of an IPv4 address and of an IPv6 address begins.
+    pub location_roots: [LocationWord; 2],
     /// Largest UDP payload we send, 512..=1232.
     pub edns_size: u16,
     /// [`Generation::PASS_COOKIE`] and others.
@@ -486,18 +486,15 @@ pub fn endpoint_hash(profile: &str, endpoint: &str) -> u64 {
     hash
 }
 
-/// What a location trie holds for one prefix. Prefixes are disjoint and cover the whole family.
+/// What is known of an address: the value of the longest prefix that holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(C)]
 pub struct LocationEntry {
-    /// Location id: the index into every partition.
+    /// Location id: the index into every partition; below [`MAX_LOCATIONS`].
     pub location: u32,
-    /// Length of the entry's own prefix, which is the valid ECS scope.
+    /// Length of the entry's own prefix, which is the valid ECS scope; 0..=128.
     pub scope: u8,
     /// [`LocationEntry::SPECIAL`].
     pub flags: u8,
-    /// Zero.
-    pub pad: [u8; 2],
 }
 
 impl LocationEntry {
@@ -506,25 +503,119 @@ impl LocationEntry {
     pub const SPECIAL: u8 = 1;
 }
 
-/// Key of an IPv4 location trie (`struct bpf_lpm_trie_key`): prefix length in bits, address in
-/// network order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
-pub struct LocationKey4 {
-    /// 0..=32.
-    pub prefix_len: u32,
-    /// The address.
-    pub address: [u8; 4],
+/// Location ids are below: they have 23 bits of a [`LocationWord`].
+pub const MAX_LOCATIONS: u32 = 1 << 23;
+/// Lines of a half are below: they have 24 bits of a [`LocationWord`].
+pub const MAX_LOCATION_LINES: u32 = 1 << 24;
+
+/// A step of the look-up of an address ([`crate::location`]): where it ends, or where it goes on.
+///
+/// An **entry** has bits 0..23 the location, 23 special, 24..32 the scope plus one (1..=129). A **branch** has
+/// bits 30..32 set, 29 *deeper*, 24..29 *width*, 0..24 *first line*: when deeper, [`LocationLine::KEY_BITS`] bits of the
+/// address are done with; the next *width* bits choose a line, counted from the first; the bits after them are
+/// looked for in it. Zero is neither.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct LocationWord(pub u32);
+
+impl LocationWord {
+    /// Leads nowhere.
+    pub const NOWHERE: Self = Self(0);
+    const SPECIAL: u32 = MAX_LOCATIONS;
+    const BRANCH: u32 = 0b11 << 30;
+    const DEEPER: u32 = 1 << 29;
+    /// Most bits of the address that choose a line.
+    pub const MAX_WIDTH: u32 = 31;
+
+    /// An entry; [`Self::NOWHERE`] when its location or scope is too large.
+    pub const fn from_entry(entry: LocationEntry) -> Self {
+        if entry.location >= MAX_LOCATIONS || entry.scope > 128 {
+            return Self::NOWHERE;
+        }
+        let special = if entry.flags & LocationEntry::SPECIAL != 0 { Self::SPECIAL } else { 0 };
+        Self(entry.location | special | (entry.scope as u32 + 1) << 24)
+    }
+
+    /// A branch; `width` is at most [`Self::MAX_WIDTH`], `first_line` below [`MAX_LOCATION_LINES`].
+    pub const fn branch(deeper: bool, width: u32, first_line: u32) -> Self {
+        let deeper = if deeper { Self::DEEPER } else { 0 };
+        Self(Self::BRANCH | deeper | (width & Self::MAX_WIDTH) << 24 | first_line & (MAX_LOCATION_LINES - 1))
+    }
+
+    /// Whether the look-up goes on.
+    #[inline(always)]
+    pub const fn is_branch(self) -> bool {
+        self.0 >= Self::BRANCH
+    }
+
+    /// The entry, when it is one.
+    #[inline(always)]
+    pub const fn entry(self) -> Option<LocationEntry> {
+        let scope = self.0 >> 24;
+        if scope == 0 || scope > 129 {
+            return None;
+        }
+        let flags = if self.0 & Self::SPECIAL != 0 { LocationEntry::SPECIAL } else { 0 };
+        Some(LocationEntry { location: self.0 & (MAX_LOCATIONS - 1), scope: (scope - 1) as u8, flags })
+    }
+
+    /// Of a branch: whether it is about the bits behind those of the last line's keys.
+    #[inline(always)]
+    pub const fn is_deeper(self) -> bool {
+        self.0 & Self::DEEPER != 0
+    }
+
+    /// Of a branch: how many bits choose the line, 0..=31.
+    #[inline(always)]
+    pub const fn width(self) -> u32 {
+        self.0 >> 24 & Self::MAX_WIDTH
+    }
+
+    /// Of a branch: the first line, relative to the half.
+    #[inline(always)]
+    pub const fn first_line(self) -> u32 {
+        self.0 & (MAX_LOCATION_LINES - 1)
+    }
 }
 
-/// Key of an IPv6 location trie.
+/// A stretch of addresses, one cache line: up to [`LocationLine::WORDS`] parts one after the other.
+///
+/// A key is the next 15 bits of an address. The first word is for keys from 0 on, word `i + 1` for those from
+/// `starts[i]` on. Starts ascend; those beyond the last are [`LocationLine::UNUSED`]. A start has 15 bits so that a few
+/// instructions compare four of them at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
-pub struct LocationKey6 {
-    /// 0..=128.
-    pub prefix_len: u32,
-    /// The address.
-    pub address: [u8; 16],
+#[repr(C, align(64))]
+pub struct LocationLine {
+    /// Entries and branches.
+    pub words: [LocationWord; Self::WORDS],
+    /// First keys of all words but the first.
+    pub starts: [u16; Self::WORDS - 1],
+}
+
+impl LocationLine {
+    /// Words of a line.
+    pub const WORDS: usize = 11;
+    /// Bits of a key.
+    pub const KEY_BITS: u32 = 15;
+    /// A start that no key reaches.
+    pub const UNUSED: u16 = 1 << Self::KEY_BITS;
+    /// Leads nowhere.
+    pub const EMPTY: Self =
+        Self { words: [LocationWord::NOWHERE; Self::WORDS], starts: [Self::UNUSED; Self::WORDS - 1] };
+
+    /// The line as numbers of 32 bits in memory order: the words, then two starts in each.
+    #[inline(always)]
+    pub const fn as_u32(&self) -> &[u32; LINE / 4] {
+        // SAFETY: same size, every bit pattern is valid, and a line is aligned to 64.
+        unsafe { &*(&raw const *self).cast() }
+    }
+
+    /// The line as numbers of 64 bits in memory order: the last two are starts, and so is the second half of the one before.
+    #[inline(always)]
+    pub const fn as_u64(&self) -> &[u64; LINE / 8] {
+        // SAFETY: same size, every bit pattern is valid, and a line is aligned to 64.
+        unsafe { &*(&raw const *self).cast() }
+    }
 }
 
 const _: () = {
@@ -533,17 +624,16 @@ const _: () = {
     assert!(size_of::<Line>() == 64);
     assert!(size_of::<Credit>() == 64);
     assert!(size_of::<Tally>() == 16);
-    assert!(size_of::<LocationEntry>() == 8);
-    assert!(size_of::<LocationKey4>() == 8);
-    assert!(size_of::<LocationKey6>() == 20);
+    assert!(size_of::<LocationLine>() == 64);
+    assert!(core::mem::offset_of!(LocationLine, starts) == 44);
     assert!(size_of::<Interface>() == 12);
-    assert!(size_of::<Generation>() == 16 + 8 + 32 + 4 + 4 + 64 + 256 + 32 + 96);
+    assert!(size_of::<Generation>() == 16 + 8 + 32 + 8 + 4 + 4 + 64 + 256 + 32 + 96);
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
     assert!(core::mem::offset_of!(Cell, detail) == 12);
     assert!(core::mem::offset_of!(Generation, ipv4) % 4 == 0);
     assert!(core::mem::offset_of!(Generation, ipv6) % 8 == 0);
-    assert!(core::mem::offset_of!(Generation, interfaces) == 416);
+    assert!(core::mem::offset_of!(Generation, interfaces) == 424);
     assert!(size_of::<Generation>().is_multiple_of(8));
     assert!(size_of::<Locals>() == 16 + 4 * MAX_LOCALS);
     assert!(core::mem::offset_of!(Locals, addresses) % 4 == 0);

@@ -10,10 +10,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::abi::{
-    Answer, Credit, Generation, INLINE_NAME, LocationEntry, LocationKey4, LocationKey6, NONE, Owner,
-};
-use crate::atlas::{Atlas, Partition};
+use crate::abi::{Answer, Credit, Generation, INLINE_NAME, MAX_LOCATIONS, NONE, Owner};
+use crate::atlas::Partition;
 use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;
 use crate::model::{EndpointId, Model, ProfileId, ZoneId};
@@ -21,6 +19,7 @@ use crate::tables::{Frontage, Tables, TooMany};
 
 mod alias;
 mod content;
+pub mod locations;
 mod owners;
 mod piece;
 mod places;
@@ -40,6 +39,8 @@ pub enum CompileError {
     TooManyNames,
     /// More answers, cells or lines than a table index can name.
     TooLarge,
+    /// More locations than have a number ([`MAX_LOCATIONS`]).
+    TooManyLocations,
     /// More addresses, VLANs or interfaces than the fast path holds.
     Frontage(TooMany),
 }
@@ -48,7 +49,11 @@ impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooManyNames => f.write_str("too many names for the owner table"),
-            Self::TooLarge => f.write_str("the answers do not fit into 32-bit indices"),
+            Self::TooLarge => f.write_str("the answers or the prefixes do not fit into the tables' indices"),
+            Self::TooManyLocations => write!(
+                f,
+                "the profiles tell more kinds of clients apart than the fast path holds (allowed: {MAX_LOCATIONS})"
+            ),
             Self::Frontage(too_many) => too_many.fmt(f),
         }
     }
@@ -160,9 +165,9 @@ pub fn compile(
     if entries.iter().any(|entry| entry.name.is_wildcard()) {
         generation.flags |= Generation::WILDCARDS;
     }
-    let (locations4, locations6) = locations(&snapshot.atlas);
-    let tables =
-        Tables { generation, owners, regions, answers, cells, lines, credits, locations4, locations6 };
+    let (locations, roots) = locations::of(&snapshot.atlas)?;
+    generation.location_roots = roots;
+    let tables = Tables { generation, owners, regions, answers, cells, lines, credits, locations };
     Ok(Compiled { tables, blocks, blocks_of, store })
 }
 
@@ -326,36 +331,6 @@ fn divided(snapshot: &Snapshot, oracle: &Oracle<'_>, profile: ProfileId) -> Vec<
     };
     let depends = |location| oracle.depends(profile, snapshot.atlas.location(location));
     representatives.into_iter().map(|location| (location, depends(location))).collect()
-}
-
-type Locations<K> = Vec<(K, LocationEntry)>;
-
-/// The location tables, in order of address and then of length.
-fn locations(atlas: &Atlas) -> (Locations<LocationKey4>, Locations<LocationKey6>) {
-    let entry = |location, scope, special| LocationEntry {
-        location,
-        scope,
-        flags: if special { LocationEntry::SPECIAL } else { 0 },
-        pad: [0; 2],
-    };
-    let mut ipv4: Locations<LocationKey4> = atlas
-        .entries4()
-        .map(|(address, len, location, special)| {
-            let key = LocationKey4 { prefix_len: u32::from(len), address: address.octets() };
-            (key, entry(location, len, special))
-        })
-        .collect();
-    let mut ipv6: Locations<LocationKey6> = atlas
-        .entries6()
-        .map(|(address, len, location, special)| {
-            let key = LocationKey6 { prefix_len: u32::from(len), address: address.octets() };
-            (key, entry(location, len, special))
-        })
-        .collect();
-    // All but a few are in order already, which a stable sort takes advantage of.
-    ipv4.sort_by_key(|(key, _)| (key.address, key.prefix_len));
-    ipv6.sort_by_key(|(key, _)| (key.address, key.prefix_len));
-    (ipv4, ipv6)
 }
 
 #[cfg(test)]

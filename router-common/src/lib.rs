@@ -1,13 +1,14 @@
 //! What the XDP program and the agent must agree on: no I/O, no clock, no randomness.
 //!
 //! Two floors. The ground floor is `no_std` and compiled into BPF as well: [`abi`], [`wire`],
-//! [`counter`], [`verdict`] and [`lookup`], [`wildcard`], [`trace`]. The upper floor needs the feature `std` and is pure:
+//! [`counter`], [`verdict`] and [`lookup`], [`location`], [`wildcard`], [`trace`]. The upper floor needs the feature `std` and is pure:
 //! everything else. A thing is admitted here when both executors (the fast path and the userspace
 //! server) must agree on it.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod abi;
 pub mod counter;
+pub mod location;
 pub mod lookup;
 pub mod trace;
 pub mod verdict;

@@ -146,7 +146,7 @@ pub trait Tables {
     /// A line.
     fn line(&self, index: u32) -> Option<&Line>;
     /// The location of an address that was folded before, in the half looked at.
-    fn location(&self, client: &Client) -> Option<LocationEntry>;
+    fn location(&self, generation: &Generation, client: &Client) -> Option<LocationEntry>;
     /// A uniform random number.
     fn random(&self) -> u32;
     /// The slot of the wildcard that covers a name without a slot: [`crate::wildcard::find_covering`].
@@ -375,13 +375,13 @@ pub fn locate<T: Tables>(
     if owner.partition == NONE {
         return Ok(located);
     }
-    let mut entry = tables.location(&located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
+    let mut entry = tables.location(generation, &located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
     if by_ecs {
         located.scope = entry.scope.saturating_add(folded);
         if entry.flags & LocationEntry::SPECIAL != 0 {
             located.by_ecs = false;
             located.client = query.client(false).0;
-            entry = tables.location(&located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
+            entry = tables.location(generation, &located.client).ok_or_else(|| tables.miss(Miss::Broken))?;
         }
     }
     let at = generation.regions.wrapping_add(owner.partition).wrapping_add(entry.location);

@@ -8,6 +8,7 @@ use crate::abi::{
 };
 use crate::compile::words;
 use crate::decide::Asker;
+use crate::location;
 use crate::lookup::{self, Client, Hit, Miss, Query, Tables as Reading, hash_name, hashed_bits};
 use crate::name::Name;
 use crate::share::Share;
@@ -252,27 +253,8 @@ impl Reading for Sim<'_> {
         self.tables.lines.get(index as usize)
     }
 
-    /// The longest prefix that holds the address. Prefixes cover the family and are in order; only
-    /// special blocks lie inside others, so the way back from the last that starts before is short.
-    fn location(&self, client: &Client) -> Option<LocationEntry> {
-        if client.family == 4 {
-            let address = [client.octets[0], client.octets[1], client.octets[2], client.octets[3]];
-            let number = u32::from_be_bytes(address);
-            let after = self.tables.locations4.partition_point(|(key, _)| key.address <= address);
-            let found = self.tables.locations4.get(..after)?.iter().rev().find(|(key, _)| {
-                let differing = u32::from_be_bytes(key.address) ^ number;
-                differing.leading_zeros() >= key.prefix_len
-            });
-            found.map(|&(_, entry)| entry)
-        } else {
-            let number = u128::from_be_bytes(client.octets);
-            let after = self.tables.locations6.partition_point(|(key, _)| key.address <= client.octets);
-            let found = self.tables.locations6.get(..after)?.iter().rev().find(|(key, _)| {
-                let differing = u128::from_be_bytes(key.address) ^ number;
-                differing.leading_zeros() >= key.prefix_len
-            });
-            found.map(|&(_, entry)| entry)
-        }
+    fn location(&self, generation: &Generation, client: &Client) -> Option<LocationEntry> {
+        location::find_entry(&self.tables.locations, &generation.location_roots, client)
     }
 
     fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss> {

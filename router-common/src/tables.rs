@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::abi::{
-    Answer, Cell, Credit, Generation, Interface, Line, LocationEntry, LocationKey4, LocationKey6,
-    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, Owner,
+    Answer, Cell, Credit, Generation, Interface, Line, LocationLine, LocationWord, MAX_ADDRESSES,
+    MAX_INTERFACES, MAX_VLANS, Owner,
 };
 
 /// One generation of tables.
@@ -25,10 +25,8 @@ pub struct Tables {
     pub lines: Vec<Line>,
     /// Whom each tally counts for; the first is nobody's.
     pub credits: Vec<Credit>,
-    /// IPv4 prefixes in order of address; they cover the family, and only special ones lie inside others.
-    pub locations4: Vec<(LocationKey4, LocationEntry)>,
-    /// IPv6 prefixes likewise.
-    pub locations6: Vec<(LocationKey6, LocationEntry)>,
+    /// From addresses to locations; the ways begin at [`Generation::location_roots`].
+    pub locations: Vec<LocationLine>,
 }
 
 /// Where the fast path answers, and how: copied into every generation.
@@ -76,7 +74,8 @@ impl Frontage {
             cells: 0,
             lines: 0,
             tallies: 0,
-            pad: 0,
+            locations: 0,
+            location_roots: [LocationWord::NOWHERE; 2],
             edns_size: self.edns_size,
             flags: self.flags,
             ipv4_count: 0,

@@ -7,6 +7,7 @@
 
 mod checksum;
 mod clock;
+mod location;
 mod maps;
 mod packet;
 mod parse;

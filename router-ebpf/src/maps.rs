@@ -1,17 +1,13 @@
 //! Every map of the program. Names and types are those of [`router_common::abi`].
 //!
-//! All are BTF-defined maps (section `.maps`), because only those can describe the inner map of a
-//! map-in-map: aya 0.14's loader makes the inner template of [`LOCATIONS_IPV4`] and
-//! [`LOCATIONS_IPV6`] by itself from that description. An inner trie made later by the loader must have
-//! the same key size, value size and flags (`BPF_F_NO_PREALLOC`); its `max_entries` is free
-//! (`bpf_map_meta_equal`). The outer arrays start empty, and a look-up in an empty slot is a miss.
+//! All are BTF-defined maps (section `.maps`).
 //!
 //! The capacities written here are small: the loader overrides them (`EbpfLoader::map_max_entries`).
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray, RingBuf};
+use aya_ebpf::btf_maps::{Array, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
-use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationEntry, Owner, Tally};
+use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationLine, Owner, Tally};
 use router_common::counter::Counter;
 use router_common::lookup::Query;
 use router_common::trace::{RING, RULES, Record, Rule, State};
@@ -49,16 +45,9 @@ pub static CELLS: Array<Cell, 32, MMAPABLE> = Array::new();
 #[btf_map]
 pub static LINES: Array<Line, 32, MMAPABLE> = Array::new();
 
-/// A trie of one half and one family; `K` is the address.
-pub type Trie<K> = LpmTrie<K, LocationEntry, 16>;
-
-/// [`router_common::abi::map::LOCATIONS_IPV4`].
+/// [`router_common::abi::map::LOCATIONS`].
 #[btf_map]
-pub static LOCATIONS_IPV4: ArrayOfMaps<Trie<[u8; 4]>, HALVES> = ArrayOfMaps::new();
-
-/// [`router_common::abi::map::LOCATIONS_IPV6`].
-#[btf_map]
-pub static LOCATIONS_IPV6: ArrayOfMaps<Trie<[u8; 16]>, HALVES> = ArrayOfMaps::new();
+pub static LOCATIONS: Array<LocationLine, 32, MMAPABLE> = Array::new();
 
 /// [`router_common::abi::map::LOCALS`].
 #[btf_map]

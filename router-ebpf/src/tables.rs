@@ -1,35 +1,18 @@
 //! The maps as the tables that the shared look-up reads.
 
 use aya_ebpf::helpers::bpf_get_prandom_u32;
-use aya_ebpf::maps::lpm_trie::Key;
 use router_common::abi::{Answer, Cell, Control, Generation, Line, LocationEntry, Owner};
 use router_common::lookup::{Client, Located, Miss, Query, Tables, is_name_of, pick_further};
 
-use crate::maps::{
-    ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, LOCATIONS_IPV4, LOCATIONS_IPV6, OWNERS, REGIONS,
-};
+use crate::maps::{ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, OWNERS, REGIONS};
 use crate::packet::opaque;
-use crate::wildcard;
+use crate::{location, wildcard};
 
 /// The control word, read once: the agent flips it with one store.
 #[inline(always)]
 pub fn control() -> Control {
     // SAFETY: a valid element; volatile because the agent writes it, and it must be one load.
     Control(CONTROL.get_ptr(0).map_or(0, |word| unsafe { word.read_volatile() }))
-}
-
-/// [`router_common::abi::LocationKey4`] in words, in memory order on a little-endian machine.
-#[repr(C)]
-struct Key4 {
-    prefix_len: u32,
-    address: u32,
-}
-
-/// [`router_common::abi::LocationKey6`] likewise.
-#[repr(C)]
-struct Key6 {
-    prefix_len: u32,
-    address: [u32; 4],
 }
 
 /// The tables of one half.
@@ -89,21 +72,8 @@ impl Tables for Half {
     }
 
     #[inline(always)]
-    fn location(&self, client: &Client) -> Option<LocationEntry> {
-        // Keys are aligned to 4, unlike aya's packed ones, so that they are made of words.
-        if client.family == 4 {
-            let key = Key4 { prefix_len: 32, address: client.words()[0] as u32 };
-            // SAFETY: an aya key is the same octets, aligned to 1.
-            let key = unsafe { &*(&raw const key).cast::<Key<[u8; 4]>>() };
-            LOCATIONS_IPV4.get(self.0)?.get(key).copied()
-        } else {
-            let [high, low] = client.words();
-            let address = [high as u32, (high >> 32) as u32, low as u32, (low >> 32) as u32];
-            let key = Key6 { prefix_len: 128, address };
-            // SAFETY: as above.
-            let key = unsafe { &*(&raw const key).cast::<Key<[u8; 16]>>() };
-            LOCATIONS_IPV6.get(self.0)?.get(key).copied()
-        }
+    fn location(&self, generation: &Generation, client: &Client) -> Option<LocationEntry> {
+        location::find(generation, client)
     }
 
     #[inline(always)]

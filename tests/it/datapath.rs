@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use router_common::abi::{
-    ABI_VERSION, Answer, Cell, Credit, Generation, INLINE_NAME, Interface, LocationEntry, LocationKey4,
-    LocationKey6, MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
+    ABI_VERSION, Answer, Cell, Credit, Generation, INLINE_NAME, Interface, LocationEntry, LocationWord,
+    MAX_ADDRESSES, MAX_INTERFACES, MAX_VLANS, NAME_WORDS, NONE, Owner, Pick,
 };
+use router_common::compile::locations;
 use router_common::diff::Operation;
 use router_common::lookup::hash_name;
 use router_common::tables::Tables;
@@ -60,7 +61,8 @@ fn tables(address: [u8; 4]) -> Tables {
             cells: 0,
             lines: 0,
             tallies: 0,
-            pad: 0,
+            locations: 0,
+            location_roots: [LocationWord::from_entry(LocationEntry::default()); 2],
             edns_size: 1232,
             flags: 0,
             ipv4_count: 1,
@@ -78,8 +80,7 @@ fn tables(address: [u8; 4]) -> Tables {
         cells: vec![cell(address)],
         lines: Vec::new(),
         credits: vec![Credit::EMPTY],
-        locations4: vec![(LocationKey4 { prefix_len: 0, address: [0; 4] }, LocationEntry::default())],
-        locations6: vec![(LocationKey6 { prefix_len: 0, address: [0; 16] }, LocationEntry::default())],
+        locations: Vec::new(),
     }
 }
 
@@ -448,26 +449,32 @@ fn netns_a_lapsed_lease_serves_or_passes_as_configured() {
     });
 }
 
+/// Tables with a /24 for each location.
+fn located(count: u32) -> Tables {
+    let prefixes = (0..count).map(|i| {
+        let entry = LocationEntry { location: i, scope: 24, ..LocationEntry::default() };
+        (u128::from(i << 8) << 96, 24, entry)
+    });
+    let (lines, roots) = locations::table(prefixes.collect(), Vec::new()).expect("it fits");
+    let mut tables = tables(FIRST);
+    (tables.locations, tables.generation.location_roots) = (lines, roots);
+    tables
+}
+
 #[test]
-fn bpf_tries_of_many_prefixes_are_built_and_released() {
+fn bpf_locations_that_outgrow_their_map_get_a_larger_one() {
     if !need_bpf() {
         return;
     }
-    let mut large = tables(FIRST);
-    large.locations4 = (0..1u32 << 17)
-        .map(|i| {
-            let key = LocationKey4 { prefix_len: 24, address: (i << 8).to_be_bytes() };
-            (key, LocationEntry { location: i, scope: 24, ..LocationEntry::default() })
-        })
-        .collect();
-    let capacity = Capacity::for_tables(&large);
-    let mut datapath = Datapath::unattached(&large, &capacity, &[]).expect("it loads");
-    for serial in 2..5 {
+    let small = located(1 << 10);
+    let mut datapath = Datapath::unattached(&small, &Capacity::for_tables(&small), &[]).expect("it loads");
+    let large = located(1 << 17);
+    let refused = datapath.install(&large);
+    assert!(matches!(&refused, Err(Error::OutOfRoom(room)) if room.table == "LOCATIONS"), "{refused:?}");
+    assert_eq!(datapath.active_generation(), 1);
+    datapath.replace(&large).expect("larger maps are made");
+    for serial in 3..6 {
         datapath.install(&large).expect("it fits");
         assert_eq!(datapath.active_generation(), serial);
     }
-    // A trie that cannot be built leaves the running generation alone.
-    large.locations4.push((LocationKey4 { prefix_len: 33, address: [0; 4] }, LocationEntry::default()));
-    assert!(matches!(datapath.install(&large), Err(Error::Kernel(_))));
-    assert_eq!(datapath.active_generation(), 4);
 }

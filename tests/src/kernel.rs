@@ -118,15 +118,6 @@ pub fn image(tables: &Tables) -> Image {
         answers: tables.answers.clone(),
         cells: tables.cells.clone(),
         lines: tables.lines.clone(),
-        ipv4: tables
-            .locations4
-            .iter()
-            .map(|(key, entry)| (key.address, key.prefix_len as u8, *entry))
-            .collect(),
-        ipv6: tables
-            .locations6
-            .iter()
-            .map(|(key, entry)| (key.address, key.prefix_len as u8, *entry))
-            .collect(),
+        locations: tables.locations.clone(),
     }
 }

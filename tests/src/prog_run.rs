@@ -9,11 +9,10 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{ArrayOfMaps, Map, MapData};
+use aya::maps::Map;
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
-use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Locals, LocationEntry, Owner, map};
+use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Locals, LocationLine, Owner, map};
 use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
 
@@ -48,10 +47,8 @@ pub struct Image {
     pub cells: Vec<Cell>,
     /// Lines.
     pub lines: Vec<Line>,
-    /// IPv4 prefixes.
-    pub ipv4: Vec<([u8; 4], u8, LocationEntry)>,
-    /// IPv6 prefixes.
-    pub ipv6: Vec<([u8; 16], u8, LocationEntry)>,
+    /// Lines of locations; the roots are in the generation.
+    pub locations: Vec<LocationLine>,
 }
 
 /// Entries of each table in one half, for the maps of a [`ProgRun`].
@@ -70,6 +67,7 @@ pub struct ProgRun {
     answers: Table<u64>,
     cells: Table<Cell>,
     lines: Table<Line>,
+    locations: Table<LocationLine>,
     locals: Table<Locals>,
 }
 
@@ -107,7 +105,9 @@ impl ProgRun {
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
-        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::TALLIES] {
+        for name in
+            [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::LOCATIONS, map::TALLIES]
+        {
             loader.map_max_entries(name, half * 2);
         }
         let mut ebpf = loader.load(OBJECT).context("the object does not load")?;
@@ -121,6 +121,7 @@ impl ProgRun {
             answers: Table::of(&ebpf, map::ANSWERS, half as usize * 2)?,
             cells: Table::of(&ebpf, map::CELLS, half as usize * 2)?,
             lines: Table::of(&ebpf, map::LINES, half as usize * 2)?,
+            locations: Table::of(&ebpf, map::LOCATIONS, half as usize * 2)?,
             locals: Table::of(&ebpf, map::LOCALS, 1)?,
             cpus: aya::util::nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
             ebpf,
@@ -128,7 +129,7 @@ impl ProgRun {
         })
     }
 
-    /// Writes an image to a half, and new location tries; the control word is left alone.
+    /// Writes an image to a half; the control word is left alone.
     ///
     /// # Errors
     /// When the image is larger than a half, or the kernel refuses a map operation.
@@ -140,36 +141,15 @@ impl ProgRun {
         (generation.owners, generation.owner_mask) = (base, image.owners.len() as u32 - 1);
         (generation.regions, generation.answers) = (base * 4, base);
         (generation.cells, generation.lines, generation.tallies) = (base, base, base);
+        generation.locations = base;
         let at = base as usize;
         self.owners.write(at, &image.owners)?;
         self.regions.write(at, &image.regions)?;
         self.answers.write(at, &image.answers.iter().map(|answer| answer.0).collect::<Vec<_>>())?;
         self.cells.write(at, &image.cells)?;
         self.lines.write(at, &image.lines)?;
-        self.generations.write(half.into(), &[generation])?;
-        self.install_trie(map::LOCATIONS_IPV4, half, &image.ipv4)?;
-        self.install_trie(map::LOCATIONS_IPV6, half, &image.ipv6)
-    }
-
-    fn install_trie<K: aya::Pod>(
-        &mut self,
-        name: &str,
-        half: u8,
-        entries: &[(K, u8, LocationEntry)],
-    ) -> Result<()> {
-        const BPF_F_NO_PREALLOC: u32 = 1;
-        let mut trie: LpmTrie<MapData, K, u64> =
-            LpmTrie::create(entries.len().max(1) as u32, BPF_F_NO_PREALLOC)?;
-        for &(address, len, entry) in entries {
-            // `LocationEntry` as the number with the same octets.
-            let value =
-                u64::from(entry.location) | u64::from(entry.scope) << 32 | u64::from(entry.flags) << 40;
-            trie.insert(&Key::new(len.into(), address), value, 0)?;
-        }
-        let mut outer: ArrayOfMaps<&mut MapData, LpmTrie<MapData, K, u64>> =
-            self.ebpf.map_mut(name).with_context(|| format!("no {name}"))?.try_into()?;
-        outer.set(half.into(), &trie, 0)?;
-        Ok(())
+        self.locations.write(at, &image.locations)?;
+        self.generations.write(half.into(), &[generation])
     }
 
     /// Sets the machine's own addresses and broadcast addresses, at most [`abi::MAX_LOCALS`].
@@ -302,8 +282,8 @@ impl ProgRun {
 
 /// Whether an image fits into a half, so that it does not reach into the other.
 fn fits(image: &Image, half: u32) -> bool {
-    let Image { owners, regions, answers, cells, lines, .. } = image;
-    [owners.len(), regions.len(), answers.len(), cells.len(), lines.len()]
+    let Image { owners, regions, answers, cells, lines, locations, .. } = image;
+    [owners.len(), regions.len(), answers.len(), cells.len(), lines.len(), locations.len()]
         .iter()
         .all(|&len| len <= half as usize)
 }

@@ -5,8 +5,7 @@ use std::fmt;
 use router_common::abi::{MAX_TALLIES, MIN_OWNERS, map};
 use router_common::tables::Tables;
 
-/// Elements of each table that fit into one half. The location tries have none: each generation brings
-/// its own.
+/// Elements of each table that fit into one half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
     /// Owner slots.
@@ -19,6 +18,8 @@ pub struct Capacity {
     pub cells: u32,
     /// Lines.
     pub lines: u32,
+    /// Lines of locations.
+    pub locations: u32,
     /// Tallies, and credits.
     pub tallies: u32,
 }
@@ -64,6 +65,7 @@ impl Capacity {
             answers: head_room(tables.answers.len(), 3, 4096),
             cells: head_room(tables.cells.len(), 4, 4096),
             lines: head_room(tables.lines.len(), 4, 1024),
+            locations: head_room(tables.locations.len(), 3, 1024),
             tallies: head_room(tables.credits.len(), 3, 1024).min(MAX_TALLIES),
         }
     }
@@ -82,6 +84,7 @@ impl Capacity {
         check(map::ANSWERS, tables.answers.len(), self.answers)?;
         check(map::CELLS, tables.cells.len(), self.cells)?;
         check(map::LINES, tables.lines.len(), self.lines)?;
+        check(map::LOCATIONS, tables.locations.len(), self.locations)?;
         check(map::TALLIES, tables.credits.len(), self.tallies)
     }
 }

@@ -13,8 +13,7 @@ use super::{Datapath, sys};
 pub struct MapMemory {
     /// Its name.
     pub name: String,
-    /// Octets of kernel memory, as the kernel accounts them. The tries of locations are maps of their own,
-    /// and not in it.
+    /// Octets of kernel memory, as the kernel accounts them.
     pub octets: u64,
 }
 

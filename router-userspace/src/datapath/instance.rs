@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use router_common::abi::{
-    Cell, Control, Credit, Generation, HALVES, Interface, Line, Locals, LocationEntry, LocationKey4,
-    LocationKey6, MAX_INTERFACES, Owner, Tally, map,
+    Cell, Control, Credit, Generation, HALVES, Interface, Line, Locals, LocationLine, MAX_INTERFACES, Owner,
+    Tally, map,
 };
 use router_common::counter::Counter;
 use router_common::diff::Operation;
@@ -50,6 +50,7 @@ pub struct Instance {
     answers: MappedArray<u64>,
     cells: MappedArray<Cell>,
     lines: MappedArray<Line>,
+    locations: MappedArray<LocationLine>,
     locals: MappedArray<Locals>,
     credits: MappedArray<Credit>,
     /// CPUs that a per-CPU map has values for.
@@ -84,14 +85,9 @@ impl Instance {
         let answers = mapped::<u64>(find(&maps, map::ANSWERS)?, map::ANSWERS)?;
         let cells = mapped::<Cell>(find(&maps, map::CELLS)?, map::CELLS)?;
         let lines = mapped::<Line>(find(&maps, map::LINES)?, map::LINES)?;
+        let locations = mapped::<LocationLine>(find(&maps, map::LOCATIONS)?, map::LOCATIONS)?;
         let locals = mapped::<Locals>(find(&maps, map::LOCALS)?, map::LOCALS)?;
         let credits = mapped::<Credit>(find(&maps, map::CREDITS)?, map::CREDITS)?;
-        for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
-            let info = sys::map_info(find(&maps, name)?).with_context(|| format!("cannot ask for {name}"))?;
-            if info.max_entries as usize != HALVES || info.value_size != 4 {
-                bail!("{name} is not an array of {HALVES} maps");
-            }
-        }
         let counters = sys::map_info(find(&maps, map::COUNTERS)?).context("cannot ask for COUNTERS")?;
         if counters.max_entries as usize != Counter::SLOTS || counters.value_size != 8 {
             bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::SLOTS);
@@ -107,6 +103,7 @@ impl Instance {
             answers: answers.len() / halves,
             cells: cells.len() / halves,
             lines: lines.len() / halves,
+            locations: locations.len() / halves,
             tallies: credits.len() / halves,
         };
         let cpus = aya::util::nr_cpus().map_err(|(what, error)| anyhow!("cannot read {what}: {error}"))?;
@@ -122,6 +119,7 @@ impl Instance {
             answers,
             cells,
             lines,
+            locations,
             locals,
             credits,
             cpus,
@@ -183,20 +181,16 @@ impl Instance {
             let trace = Control(old).flags() & Control::TRACE;
             Control::new(half as u8, Control::READY | trace | placement.flags, Control(old).deadline()).0
         });
-        // The old half is free again when the runs in it have ended; its tries are the one thing in it
-        // that takes memory only while it is used.
+        // The old half can be written again, and has counted all that it will, when the runs in it have ended.
         self.grace();
         self.quiet = true;
         ledger.fold(self, active.min(1));
-        for name in [map::LOCATIONS_IPV4, map::LOCATIONS_IPV6] {
-            sys::delete_slot(self.map(name)?, active).with_context(|| format!("cannot empty {name}"))?;
-        }
         Ok(serial)
     }
 
     /// Fills a half that nobody reads.
     fn write(&self, half: u32, tables: &Tables, placement: Placement<'_>, serial: u64) -> Result<(), Error> {
-        let Capacity { owners, regions, answers, cells, lines, tallies } = self.capacity;
+        let Capacity { owners, regions, answers, cells, lines, locations, tallies } = self.capacity;
         let mut generation = tables.generation;
         generation.serial = serial;
         generation.owners = half * owners;
@@ -204,6 +198,7 @@ impl Instance {
         generation.answers = half * answers;
         generation.cells = half * cells;
         generation.lines = half * lines;
+        generation.locations = half * locations;
         generation.tallies = half * tallies;
         let count = placement.interfaces.len().min(MAX_INTERFACES);
         generation.interfaces = [Interface::default(); MAX_INTERFACES];
@@ -216,26 +211,13 @@ impl Instance {
             && self.answers.write(generation.answers, words_of(&tables.answers))
             && self.cells.write(generation.cells, &tables.cells)
             && self.lines.write(generation.lines, &tables.lines)
+            && self.locations.write(generation.locations, &tables.locations)
             && self.write_credits(half, &tables.credits)
             && self.generations.write(half, &[generation]);
         if !written {
             return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
         }
         self.zero_tallies(generation.tallies, tables.credits.len())?;
-        // Filling the tries takes most of the time, and one does not wait for the other.
-        std::thread::scope(|scope| {
-            let ipv4 =
-                || self.put_trie::<LocationKey4>(map::LOCATIONS_IPV4, "locations4", half, &tables.locations4);
-            let ipv6 =
-                || self.put_trie::<LocationKey6>(map::LOCATIONS_IPV6, "locations6", half, &tables.locations6);
-            match std::thread::Builder::new().spawn_scoped(scope, ipv4) {
-                Ok(worker) => {
-                    let done = ipv6();
-                    worker.join().unwrap_or_else(|_| Err(anyhow!("filling the IPv4 trie panicked"))).and(done)
-                }
-                Err(_) => ipv4().and_then(|()| ipv6()),
-            }
-        })?;
         Ok(())
     }
 
@@ -275,29 +257,6 @@ impl Instance {
     /// CPUs that a per-CPU map has values for.
     pub fn cpus(&self) -> usize {
         self.cpus
-    }
-
-    /// Builds a trie and puts it into a half's slot. A trie that was ever seen by the program is not
-    /// changed: there are kernels where that is not safe.
-    fn put_trie<K: Copy>(
-        &self,
-        outer: &str,
-        name: &str,
-        half: u32,
-        entries: &[(K, LocationEntry)],
-    ) -> Result<()> {
-        let count = u32::try_from(entries.len()).context("more locations than a trie can hold")?;
-        let trie =
-            sys::create_trie(name, size_of::<K>() as u32, size_of::<LocationEntry>() as u32, count.max(1))
-                .with_context(|| format!("cannot make a trie for {count} entries"))?;
-        sys::update_many(trie.as_fd(), entries).with_context(|| format!("cannot fill {name}"))?;
-        self.put_slot(outer, half, trie.as_fd())
-    }
-
-    fn put_slot(&self, outer: &str, half: u32, trie: BorrowedFd<'_>) -> Result<()> {
-        use std::os::fd::AsRawFd;
-        sys::update(self.map(outer)?, &half, &(trie.as_raw_fd() as u32))
-            .with_context(|| format!("cannot put a trie into {outer}"))
     }
 
     /// Changes the active half, in the order of the operations.

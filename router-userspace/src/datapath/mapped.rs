@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use router_common::abi::{Cell, Credit, Generation, Line, Locals, Owner};
+use router_common::abi::{Cell, Credit, Generation, Line, Locals, LocationLine, Owner};
 use router_common::trace::Rule;
 
 /// Octets of a word.
@@ -39,6 +39,8 @@ unsafe impl Words for Line {}
 unsafe impl Words for Rule {}
 // SAFETY: as above.
 unsafe impl Words for Locals {}
+// SAFETY: as above.
+unsafe impl Words for LocationLine {}
 // SAFETY: as above.
 unsafe impl Words for Credit {}
 

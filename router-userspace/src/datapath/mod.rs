@@ -311,7 +311,7 @@ impl Datapath {
     }
 
     /// Writes a whole generation and switches to it in one step. Blocks for some RCU grace periods (tens of
-    /// milliseconds each) and for what the tries take, which is seconds for a million prefixes.
+    /// milliseconds each).
     ///
     /// # Errors
     /// [`Error::OutOfRoom`]: use [`Self::replace`]. After any error the old generation answers.

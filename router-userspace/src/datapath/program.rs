@@ -38,6 +38,7 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
         .map_max_entries(map::ANSWERS, capacity.answers.saturating_mul(halves))
         .map_max_entries(map::CELLS, capacity.cells.saturating_mul(halves))
         .map_max_entries(map::LINES, capacity.lines.saturating_mul(halves))
+        .map_max_entries(map::LOCATIONS, capacity.locations.saturating_mul(halves))
         .map_max_entries(map::TALLIES, capacity.tallies.saturating_mul(halves));
     if let Some(pin) = counters {
         loader.map_pin_path(map::COUNTERS, pin);
@@ -96,7 +97,6 @@ fn descriptor(held: Map) -> Result<OwnedFd> {
         | Map::ArrayOfMaps(data)
         | Map::HashMap(data)
         | Map::PerCpuHashMap(data)
-        | Map::LpmTrie(data)
         | Map::RingBuf(data)
         | Map::ProgramArray(data)
         | Map::PerfEventArray(data) => data,

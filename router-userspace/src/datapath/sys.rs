@@ -15,7 +15,6 @@ mod command {
     pub const MAP_CREATE: u32 = 0;
     pub const MAP_LOOKUP_ELEM: u32 = 1;
     pub const MAP_UPDATE_ELEM: u32 = 2;
-    pub const MAP_DELETE_ELEM: u32 = 3;
     pub const OBJ_PIN: u32 = 6;
     pub const OBJ_GET: u32 = 7;
     pub const PROG_GET_FD_BY_ID: u32 = 13;
@@ -35,10 +34,6 @@ const ARRAY: u32 = 2;
 const MMAPABLE: u32 = 1 << 10;
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 const ARRAY_OF_MAPS: u32 = 12;
-/// `BPF_MAP_TYPE_LPM_TRIE`.
-const LPM_TRIE: u32 = 11;
-/// `BPF_F_NO_PREALLOC`: required of a trie.
-const NO_PREALLOC: u32 = 1;
 /// `BPF_LINK_TYPE_XDP`.
 const LINK_TYPE_XDP: u32 = 6;
 /// `BPF_XDP`, an attach type.
@@ -121,11 +116,6 @@ fn create(mut attr: CreateAttr, name: &str) -> io::Result<OwnedFd> {
     }
     // SAFETY: laid out as for BPF_MAP_CREATE; it holds no pointers.
     unsafe { bpf(command::MAP_CREATE, &mut attr) }.map(owned)
-}
-
-/// Makes an empty LPM trie whose keys are `key` octets long with the prefix length, values `value` octets.
-pub fn create_trie(name: &str, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
-    create(CreateAttr { kind: LPM_TRIE, key, value, entries, flags: NO_PREALLOC, ..Default::default() }, name)
 }
 
 /// Makes an array that can be mapped as memory, of values of `value` octets, all zero.
@@ -260,47 +250,6 @@ impl Barrier {
     }
 }
 
-/// Writes many entries. The kernel takes them in one call when it knows batches for this kind of map
-/// (tries: Linux 5.13), else they go one by one.
-///
-/// `K` and `V` are the map's key and value types; the slices are equally long.
-pub fn update_many<K: Copy, V: Copy>(map: BorrowedFd<'_>, entries: &[(K, V)]) -> io::Result<()> {
-    /// Entries per call: the arrays stay within the cache, a signal waits some 20 ms at most.
-    const CHUNK: usize = 1 << 14;
-    let mut keys = Vec::with_capacity(entries.len().min(CHUNK));
-    let mut values = Vec::with_capacity(entries.len().min(CHUNK));
-    let mut batches = true;
-    for chunk in entries.chunks(CHUNK) {
-        if batches {
-            keys.clear();
-            values.clear();
-            keys.extend(chunk.iter().map(|entry| entry.0));
-            values.extend(chunk.iter().map(|entry| entry.1));
-            let mut attr = BatchAttr {
-                in_batch: 0,
-                out_batch: 0,
-                keys: address(keys.as_slice()),
-                values: address(values.as_slice()),
-                count: chunk.len() as u32,
-                map: map.as_raw_fd() as u32,
-                element_flags: 0,
-                flags: 0,
-            };
-            // SAFETY: laid out as for BPF_MAP_UPDATE_BATCH; both arrays hold `count` elements of the
-            // map's own types, and the kernel only reads them.
-            match unsafe { bpf(command::MAP_UPDATE_BATCH, &mut attr) } {
-                Ok(_) => continue,
-                Err(error) if has_no_batches(&error) => batches = false,
-                Err(error) => return Err(error),
-            }
-        }
-        for (key, value) in chunk {
-            update(map, key, value)?;
-        }
-    }
-    Ok(())
-}
-
 /// Writes one entry; `K` and `V` are the map's key and value types.
 pub fn update<K, V>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
     let mut attr = ElementAttr {
@@ -312,18 +261,6 @@ pub fn update<K, V>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
     };
     // SAFETY: laid out as for BPF_MAP_UPDATE_ELEM; key and value are of the map's sizes and only read.
     unsafe { bpf(command::MAP_UPDATE_ELEM, &mut attr) }.map(drop)
-}
-
-/// Empties a slot of an array of maps; `false` when it was empty.
-pub fn delete_slot(map: BorrowedFd<'_>, slot: u32) -> io::Result<bool> {
-    let mut attr =
-        ElementAttr { map: map.as_raw_fd() as u32, pad: 0, key: address(&slot), value: 0, flags: 0 };
-    // SAFETY: laid out as for BPF_MAP_DELETE_ELEM; the key is an array's u32.
-    match unsafe { bpf(command::MAP_DELETE_ELEM, &mut attr) } {
-        Ok(_) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// Reads element `index` of an array whose value fills `value` exactly: one `u64` per possible CPU for a

@@ -208,7 +208,7 @@ mod tests {
             lockdown: Some("[none] integrity confidentiality\n".into()),
             descriptors: 1 << 20,
             needed: Some(22_000),
-            maps: [("LPM trie".to_owned(), Ok(()))].into(),
+            maps: [("array of maps".to_owned(), Ok(()))].into(),
             trial: Some(Ok(800)),
             ..Kernel::default()
         }

@@ -391,11 +391,11 @@ fn fast_path(report: &StatusReport, page: &mut Page<'_, '_>) -> fmt::Result {
     page.gauges(
         "xroute_table_capacity",
         "Elements that a half of a table has room for",
-        fill().filter_map(|fill| Some(([("table", &*fill.table)], fill.capacity? as f64))),
+        fill().map(|fill| ([("table", &*fill.table)], fill.capacity as f64)),
     )?;
     page.gauges(
         "xroute_map_memory_bytes",
-        "Kernel memory of each BPF map, both halves; tries of locations aside",
+        "Kernel memory of each BPF map, both halves",
         fast_path.maps.iter().map(|map| ([("map", &*map.name)], map.octets as f64)),
     )
 }

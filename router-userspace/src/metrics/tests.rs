@@ -56,8 +56,8 @@ fn full() -> StatusReport {
             half: 1,
             lease: LeaseReport { left_ms: 13_500, late_renewals: 1 },
             fill: vec![
-                FillReport { table: String::from("cells"), used: 4, capacity: Some(4104) },
-                FillReport { table: String::from("locations4"), used: 9, capacity: None },
+                FillReport { table: String::from("cells"), used: 4, capacity: 4104 },
+                FillReport { table: String::from("locations"), used: 9, capacity: 1024 },
             ],
             maps: vec![MapReport { name: String::from("CELLS"), octets: 4096 }],
             client_subnet: BTreeMap::from([(String::from("ipv6"), 11)]),

@@ -7,6 +7,7 @@ use router_common::abi::{
     Answer, Cell, Control, Generation, INLINE_NAME, INLINE_PIECE, Interface, LINE, Line, LocationEntry,
     MAX_PROBES, NONE, Owner, Pick,
 };
+use router_common::compile::locations::{self, Prefix};
 use router_common::counter::Counter;
 use router_common::lookup::hash_name;
 use router_tests::packet::{Frame, Ip, Parsed, Query, internet_sum, parse, rtype, wire_name};
@@ -46,6 +47,8 @@ pub fn cname(target: &str) -> Record {
 /// Tables being written.
 pub struct Builder {
     pub image: Image,
+    /// Prefixes of both families.
+    prefixes: [Vec<Prefix>; 2],
 }
 
 impl Builder {
@@ -61,7 +64,8 @@ impl Builder {
             cells: 0,
             lines: 0,
             tallies: 0,
-            pad: 0,
+            locations: 0,
+            location_roots: Default::default(),
             edns_size: EDNS_SIZE,
             flags: 0,
             // Ours are not the first, so that the program must look through the list.
@@ -90,9 +94,9 @@ impl Builder {
                 cells: Vec::new(),
                 // Indices of 0 shall not be right by chance.
                 lines: vec![Line([0xee; LINE]); 3],
-                ipv4: Vec::new(),
-                ipv6: Vec::new(),
+                locations: Vec::new(),
             },
+            prefixes: Default::default(),
         }
     }
 
@@ -251,11 +255,14 @@ impl Builder {
     pub fn location(&mut self, prefix: &str, location: u32, flags: u8) {
         let (address, len) = prefix.split_once('/').expect("ADDRESS/LENGTH");
         let len: u8 = len.parse().expect("a length");
-        let entry = LocationEntry { location, scope: len, flags, pad: [0; 2] };
+        let entry = LocationEntry { location, scope: len, flags };
+        let [ipv4, ipv6] = &mut self.prefixes;
         match address.parse().expect("an address") {
-            IpAddr::V4(address) => self.image.ipv4.push((address.octets(), len, entry)),
-            IpAddr::V6(address) => self.image.ipv6.push((address.octets(), len, entry)),
+            IpAddr::V4(address) => ipv4.push((u128::from(address.to_bits()) << 96, len, entry)),
+            IpAddr::V6(address) => ipv6.push((address.to_bits(), len, entry)),
         }
+        let made = locations::table(ipv4.clone(), ipv6.clone()).expect("it fits");
+        (self.image.locations, self.image.generation.location_roots) = made;
     }
 
     /// Loads the program with these tables.

@@ -65,8 +65,9 @@ fn main() -> Result<()> {
     let tables = &compiled.tables;
     for (what, count) in [
         ("locations", u64::from(snapshot.atlas.locations())),
-        ("prefixes in tables, IPv4", tables.locations4.len() as u64),
-        ("prefixes in tables, IPv6", tables.locations6.len() as u64),
+        ("location lines", tables.locations.len() as u64),
+        ("prefixes in tables, IPv4", snapshot.atlas.entries4().count() as u64),
+        ("prefixes in tables, IPv6", snapshot.atlas.entries6().count() as u64),
         ("owner slots", tables.owners.len() as u64),
         ("region words", tables.regions.len() as u64),
         ("answers", tables.answers.len() as u64),

@@ -93,10 +93,10 @@ pub(super) fn scrape(serving: &Serving) -> Scrape {
 fn fast_path(serving: &Serving, datapath: &Datapath) -> FastPathReport {
     let tables = &serving.agent.compiled().tables;
     let capacity = datapath.capacity();
-    let fill = |table: &str, used: usize, capacity: Option<u32>| FillReport {
+    let fill = |table: &str, used: usize, capacity: u32| FillReport {
         table: table.to_owned(),
         used: used as u64,
-        capacity: capacity.map(u64::from),
+        capacity: u64::from(capacity),
     };
     let owners = tables.owners.iter().filter(|owner| owner.name_len > 0).count();
     FastPathReport {
@@ -106,13 +106,12 @@ fn fast_path(serving: &Serving, datapath: &Datapath) -> FastPathReport {
             late_renewals: serving.telling.late,
         },
         fill: vec![
-            fill("owners", owners, Some(capacity.owners)),
-            fill("regions", tables.regions.len(), Some(capacity.regions)),
-            fill("answers", tables.answers.len(), Some(capacity.answers)),
-            fill("cells", tables.cells.len(), Some(capacity.cells)),
-            fill("lines", tables.lines.len(), Some(capacity.lines)),
-            fill("locations4", tables.locations4.len(), None),
-            fill("locations6", tables.locations6.len(), None),
+            fill("owners", owners, capacity.owners),
+            fill("regions", tables.regions.len(), capacity.regions),
+            fill("answers", tables.answers.len(), capacity.answers),
+            fill("cells", tables.cells.len(), capacity.cells),
+            fill("lines", tables.lines.len(), capacity.lines),
+            fill("locations", tables.locations.len(), capacity.locations),
         ],
         maps: datapath
             .memory()

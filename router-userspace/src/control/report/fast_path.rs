@@ -38,8 +38,8 @@ pub struct FillReport {
     pub table: String,
     /// Elements in use.
     pub used: u64,
-    /// Elements that a half has room for; none for the tries of locations, which are made to measure.
-    pub capacity: Option<u64>,
+    /// Elements that a half has room for.
+    pub capacity: u64,
 }
 
 /// What a map takes.
@@ -68,10 +68,7 @@ impl fmt::Display for FastPathReport {
         write!(f, "; half {half}: ")?;
         for (i, FillReport { table, used, capacity }) in fill.iter().enumerate() {
             let next = if i > 0 { ", " } else { "" };
-            match capacity {
-                Some(capacity) => write!(f, "{next}{table} {used} of {capacity}")?,
-                None => write!(f, "{next}{table} {used}")?,
-            }
+            write!(f, "{next}{table} {used} of {capacity}")?;
         }
         writeln!(f, "; maps {:.1} MiB", self.octets() as f64 / f64::from(1 << 20))
     }
