@@ -1,8 +1,8 @@
 //! The location table: prefixes, one inside the other, to lines that [`crate::location`] reads.
 //!
-//! Prefixes are flattened to **bounds**: where another entry begins. Bounds of a block of addresses become a branch: so many of
-//! the next bits that a line gets few bounds choose among lines side by side, and a line
-//! tells its bounds apart by 15 bits more. What is finer than that is a branch of its own, one level deeper.
+//! Prefixes are flattened to **bounds**: where another entry begins. Bounds of a block of addresses become a branch: some of
+//! the next bits choose among lines side by side, and a line tells its bounds apart by 15 bits more. How many bits choose is what costs
+//! least ([`cost`]): more lines take memory, fewer overflow. What is finer than that is a branch of its own, one level deeper.
 //! A line that would get more than it holds becomes two levels of lines, or, with still more, leads to a branch that takes
 //! further bits.
 //!
@@ -20,18 +20,12 @@ pub type Prefix = (u128, u8, LocationEntry);
 /// Where an entry begins; it ends where the next begins.
 type Bound = (u128, LocationWord);
 
-/// Bounds for each line that lines are made for: more lines are emptier, so take memory, and fewer of them
-/// overflow, which costs a look-up another line.
+/// Bounds for each line at least: more lines would be emptier.
 const BOUNDS_PER_LINE: usize = 3;
 /// Parts that a line and the lines below it hold.
 const TWO_LEVELS: usize = LocationLine::WORDS * LocationLine::WORDS;
 /// Bits that choose a line at least, where a branch follows another on the same level.
 const AGAIN: u32 = 3;
-/// Of the lines of a branch, one in as many at least has a bound.
-const USED: usize = 4;
-/// Blocks of at most as many bounds are tried with fewer lines than [`BOUNDS_PER_LINE`] allows.
-const SMALL: usize = 1 << 12;
-
 /// Lines, and where a look-up of an IPv4 address and of an IPv6 address begins.
 pub type Lines = (Vec<LocationLine>, [LocationWord; 2]);
 
@@ -180,7 +174,7 @@ impl Builder {
         bounds: &[Bound],
         position: u32,
     ) -> Result<(), CompileError> {
-        if count(bounds, position) > TWO_LEVELS {
+        if count(bounds, position).0 > TWO_LEVELS {
             let branch = self.block(false, word, bounds, position, AGAIN)?;
             self.put(line, &[(0, branch)]);
             return Ok(());
@@ -249,9 +243,9 @@ impl Builder {
     }
 }
 
-/// How many parts [`Builder::parts`] gives.
-fn count(bounds: &[Bound], position: u32) -> usize {
-    let (mut count, mut next) = (1, 1);
+/// How many parts [`Builder::parts`] gives, and how many of them are branches, together with the bounds in those.
+fn count(bounds: &[Bound], position: u32) -> (usize, usize) {
+    let (mut count, mut next, mut deeper) = (1, 1, 0);
     for group in bounds.chunk_by(|one, other| key(one.0, position) == key(other.0, position)) {
         let Some(&(at, _)) = group.first() else { continue };
         let start = key(at, position);
@@ -260,51 +254,45 @@ fn count(bounds: &[Bound], position: u32) -> usize {
             count += 1;
             next = start + 1;
         }
-        if (group.len() > 1 || !is_exact(at, position)) && start + 1 < LocationLine::UNUSED {
-            count += 1;
-            next = start + 2;
+        if group.len() > 1 || !is_exact(at, position) {
+            deeper += 1 + group.len();
+            if start + 1 < LocationLine::UNUSED {
+                count += 1;
+                next = start + 2;
+            }
         }
     }
-    count
+    (count, deeper)
 }
 
-/// How many bits of the address choose a line, at least `least`: as many as [`BOUNDS_PER_LINE`] and [`USED`] allow, and of a
-/// small block no more than it takes.
+/// How many bits of the address choose a line, at least `least`: those that cost least.
 fn width(bounds: &[Bound], position: u32, least: u32) -> u32 {
-    let most = (bounds.len() / BOUNDS_PER_LINE).max(1).ilog2().min(LocationWord::MAX_WIDTH);
-    let most = useful(bounds, position, most).max(least);
-    if bounds.len() > SMALL {
-        return most;
+    let most = (bounds.len() / BOUNDS_PER_LINE).max(1).ilog2() + 1;
+    let most = most.clamp(least, LocationWord::MAX_WIDTH);
+    // A single line that only leads to a branch is for nothing.
+    let least = least.max(u32::from(count(bounds, position).0 > TWO_LEVELS));
+    let mut best = (usize::MAX, least);
+    for width in least..=most {
+        if 2 << width >= best.0 {
+            break;
+        }
+        best = best.min((cost(bounds, position, width), width));
     }
-    (least..most).find(|&width| all_fit(bounds, position, width)).unwrap_or(most)
+    best.1
 }
 
-/// The largest width up to `most` that has a bound in one of [`USED`] lines.
-fn useful(bounds: &[Bound], position: u32, most: u32) -> u32 {
-    // Neighbours are in different lines when they differ in the bits that choose.
-    let mut differing = [0usize; LocationWord::MAX_WIDTH as usize + 1];
-    for pair in bounds.windows(2) {
-        let alike = without(pair[0].0 ^ pair[1].0, position).leading_zeros();
-        if let Some(count) = differing.get_mut(alike as usize + 1) {
-            *count += 1;
-        }
-    }
-    let mut used = 1;
-    let mut useful = 0;
-    for (width, count) in (0..=most).zip(differing) {
-        used += count;
-        if used * USED >= 1 << width {
-            useful = width;
-        }
-    }
-    useful
-}
-
-/// Whether every line of a branch holds its bounds.
-fn all_fit(bounds: &[Bound], position: u32, width: u32) -> bool {
-    bounds
+/// What a width costs, in half lines: its own lines; and what a look-up gets to only from them, by how many bounds that concerns,
+/// since it takes longer and takes lines too.
+fn cost(bounds: &[Bound], position: u32, width: u32) -> usize {
+    let further: usize = bounds
         .chunk_by(|one, other| bits(one.0, position, width) == bits(other.0, position, width))
-        .all(|inside| count(inside, position + width) <= LocationLine::WORDS)
+        .map(|inside| match count(inside, position + width) {
+            (parts, deeper) if parts <= LocationLine::WORDS => deeper,
+            (parts, deeper) if parts <= TWO_LEVELS => deeper + parts / 2,
+            (parts, deeper) => deeper + parts,
+        })
+        .sum();
+    (2 << width) + further
 }
 
 #[cfg(test)]

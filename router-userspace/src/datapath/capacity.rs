@@ -54,18 +54,21 @@ fn head_room(used: usize, halves: u64, more: u64) -> u32 {
 }
 
 impl Capacity {
-    /// Room for tables and what they may become: twice the owners; half as many regions and answers
-    /// again, and tallies, which cost for every CPU; twice the cells and lines, because a change writes new ones
+    /// Room for tables and what they may become: an eighth more names; half as many regions and answers
+    /// again, and tallies, which cost for every CPU; a quarter more locations; twice the cells and lines, because a change writes new ones
     /// while the old ones are read.
     pub fn for_tables(tables: &Tables) -> Self {
-        let owners = head_room(tables.owners.len().max(MIN_OWNERS as usize), 4, 0);
+        let slots = tables.owners.len().max(MIN_OWNERS as usize);
+        let names = tables.owners.iter().filter(|owner| owner.name_len > 0).count();
+        // Names take half of the slots at most, and slots are a power of two: an eighth more names may take twice as many.
+        let slots = if names + names / 8 > slots / 2 { slots.saturating_mul(2) } else { slots };
         Self {
-            owners: owners.checked_next_power_of_two().unwrap_or(MOST).min(MOST),
+            owners: u32::try_from(slots).unwrap_or(MOST).min(MOST),
             regions: head_room(tables.regions.len(), 3, 1024),
             answers: head_room(tables.answers.len(), 3, 4096),
             cells: head_room(tables.cells.len(), 4, 4096),
             lines: head_room(tables.lines.len(), 4, 1024),
-            locations: head_room(tables.locations.len(), 3, 1024),
+            locations: head_room(tables.locations.len(), 2, tables.locations.len() as u64 / 4 + 1024),
             tallies: head_room(tables.credits.len(), 3, 1024).min(MAX_TALLIES),
         }
     }
