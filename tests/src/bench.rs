@@ -1,5 +1,7 @@
 //! What the benchmarks measure with, and what they measure.
 
+pub mod cases;
 pub mod estate;
 pub mod maps;
 pub mod report;
+pub mod world;
