@@ -27,7 +27,7 @@ fn bpf_replayed_frames_are_restored_and_answered() {
             assert_eq!(replay.one(Target::Empty, number, 0).expect("it transmits"), *frame, "{}", case.name);
         }
         // A repeated run takes the kernel some 25 ms to prepare.
-        for (number, before) in [(1, 1), (63, 62)] {
+        for (number, before) in [(63, 62)] {
             let reply = replay.one(Target::Program, number, before).expect("it transmits");
             queries.check(number, &reply).expect("the right answer to the last of several");
         }

@@ -3,5 +3,6 @@
 pub mod cases;
 pub mod estate;
 pub mod maps;
+pub mod plot;
 pub mod report;
 pub mod world;

@@ -258,6 +258,15 @@ impl ProgRun {
         self.program()?.info()?.verified_instruction_count().context("the kernel does not say")
     }
 
+    /// Octets of the program as the kernel has it: of instructions, eight each, and of machine code.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn sizes(&self) -> Result<(u32, u32)> {
+        let info = self.program()?.info()?;
+        Ok((info.size_translated().context("the kernel does not say")?, info.size_jitted()))
+    }
+
     /// The file descriptor of the program.
     ///
     /// # Errors
