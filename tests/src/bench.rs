@@ -2,6 +2,7 @@
 
 pub mod cases;
 pub mod estate;
+pub mod interpreter;
 pub mod maps;
 pub mod plot;
 pub mod report;
