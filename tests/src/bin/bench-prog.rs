@@ -29,8 +29,8 @@ const TABLES: &str = "/usr/share/tor";
 const COLUMNS: [Size; 3] = [size(1, 1_000), USUAL, size(1_000_000, 2_000_000)];
 const USUAL: Size = size(100_000, 500_000);
 /// By names, over the usual prefixes, and by prefixes, under the usual names.
-const NAMES_AXIS: [usize; 5] = [1, 1_000, 10_000, 100_000, 1_000_000];
-const PREFIXES_AXIS: [usize; 5] = [1_000, 10_000, 100_000, 500_000, 2_000_000];
+const NAMES_AXIS: [usize; 4] = [1, 1_000, 100_000, 1_000_000];
+const PREFIXES_AXIS: [usize; 4] = [1_000, 50_000, 500_000, 2_000_000];
 /// Goals, in nanoseconds, octets, and as a ratio.
 const USUAL_GOAL: f64 = 70.0;
 const SLOWEST_GOAL: f64 = 150.0;
