@@ -30,10 +30,8 @@ fn bpf_replayed_frames_are_restored_and_answered() {
             assert_eq!(replay.one(Target::Empty, number, 0).expect("it transmits"), *frame, "{}", case.name);
         }
         // A repeated run takes the kernel some 25 ms to prepare.
-        for (number, before) in [(63, 62)] {
-            let reply = replay.one(Target::Program, number, before).expect("it transmits");
-            queries.check(number, &reply).expect("the right answer to the last of several");
-        }
+        let reply = replay.one(Target::Program, 63, 62).expect("it transmits");
+        queries.check(63, &reply).expect("the right answer to the last of several");
         for number in [0, 7, 63] {
             let took = interpreter.run(&frames[number]).expect("it is interpreted");
             assert_eq!(took.action, action::TX, "{}", case.name);
