@@ -24,8 +24,8 @@ use router_common::wire::{
 };
 
 use crate::abi::{
-    Config, Counts, HEAD, LONGEST, NEAR_MAC, QUESTION, Query, SHORTEST, State, VERDICTS, Verdict,
-    WORDS, number,
+    Config, Counts, HEAD, LONGEST, NEAR_MAC, QUESTION, Query, SHORTEST, State, VERDICTS, Verdict, WORDS,
+    number,
 };
 use crate::packet::{Packet, opaque};
 
