@@ -1,7 +1,9 @@
 //! What the benchmarks measure with, and what they measure.
 
+pub mod contest;
 pub mod estate;
 pub mod flood;
 pub mod lab;
 pub mod maps;
 pub mod report;
+pub mod serving;
