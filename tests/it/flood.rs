@@ -120,6 +120,7 @@ fn bpf_the_sink_of_a_flood_finds_what_is_wrong() {
             (good.with(|frame| frame.udp.source = 5353), Verdict::Other),
             (good.with(|frame| frame.v4().protocol = 6), Verdict::Other),
             (good.with(|frame| frame.to[5] ^= 1), Verdict::Headers),
+            (good.with(|frame| frame.from[0] ^= 2), Verdict::Headers),
             (good.with(|frame| frame.udp.len = Some(20)), Verdict::Headers),
             (good.with(|frame| frame.v4().total_len = Some(400)), Verdict::Headers),
             (good.with(|frame| frame.udp.destination ^= 1), Verdict::Unasked),

@@ -127,7 +127,7 @@ impl Verdict {
 
 /// The number of a query in what it is sent with, an ID and a source port.
 pub const fn number(id: u16, port: u16) -> u32 {
-    (port as u32 >> 8 & 0x3f) << 16 | id as u32
+    ((port as u32 >> 8) & ((MOST_QUERIES as u32 >> 16) - 1)) << 16 | id as u32
 }
 
 const _: () = assert!(size_of::<Query>() == 192 && size_of::<Config>() == 32 && size_of::<State>() == 24);

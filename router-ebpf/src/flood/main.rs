@@ -24,8 +24,8 @@ use router_common::wire::{
 };
 
 use crate::abi::{
-    Config, Counts, HEAD, LONGEST, NEAR_MAC, QUESTION, Query, SHORTEST, State, VERDICTS, Verdict, WORDS,
-    number,
+    Config, Counts, FAR_MAC, HEAD, LONGEST, NEAR_MAC, QUESTION, Query, SHORTEST, State, VERDICTS, Verdict,
+    WORDS, number,
 };
 use crate::packet::{Packet, opaque};
 
@@ -154,10 +154,12 @@ fn judge(packet: &Packet) -> Result<(), Verdict> {
     if !is_dns {
         return Err(Verdict::Other);
     }
-    let [a, b, c, d, e, f] = NEAR_MAC;
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (NEAR_MAC, FAR_MAC);
     let udp_len = head.number::<38>();
     if head.u32::<0>() != u32::from_ne_bytes([a, b, c, d])
         || head.u16::<4>() != u16::from_ne_bytes([e, f])
+        || head.u32::<6>() != u32::from_ne_bytes([g, h, i, j])
+        || head.u16::<10>() != u16::from_ne_bytes([k, l])
         || head.number::<16>() != udp_len.wrapping_add(IPV4_HEADER as u16)
         || packet.len() < u32::from(udp_len) + UDP_AT
         || u32::from(udp_len) < QUESTION as u32 - UDP_AT
