@@ -2,4 +2,5 @@
 
 pub mod estate;
 pub mod maps;
+pub mod peers;
 pub mod report;

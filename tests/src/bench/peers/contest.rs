@@ -1,0 +1,114 @@
+//! All servers of a comparison at once, each on a ground of its own: idle but for the one that is measured.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use super::Peer;
+use super::ground::{Cores, Ground};
+use super::server::Server;
+use super::world::{Part, World};
+use crate::bench::estate::Estate;
+
+/// Names that all must give the same answers for, spread over the zone.
+const COMPARED: u32 = 40;
+
+/// Servers that run.
+pub struct Contest {
+    /// Those that are there, in the order they were named.
+    pub servers: Vec<Server>,
+    /// Those that are not on this machine.
+    pub missing: Vec<&'static str>,
+    /// What they serve.
+    pub world: World,
+    /// Who works where.
+    pub cores: Cores,
+    /// Their files; goes last.
+    folder: TempDir,
+}
+
+/// Sizes of what is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Names of the zone.
+    pub names: u32,
+    /// Of the country table every how manieth row is taken.
+    pub every: usize,
+}
+
+impl Contest {
+    /// Starts those of `peers` that are on this machine, on the country table of tor-geoipdb in `tables`, or a made
+    /// one, and waits until all answer.
+    ///
+    /// # Errors
+    /// When one that is there cannot be made to answer.
+    pub fn start(peers: &[&'static Peer], tables: &Path, size: Size) -> Result<Self> {
+        let cores = Cores::choose()?;
+        let folder = tempfile::tempdir()?;
+        let rows = Estate::new(tables).files.remove("countries.csv").context("no country table")?;
+        let rows = String::from_utf8(rows)?;
+        let rows: Vec<&str> = rows.lines().step_by(size.every).collect();
+        let world = World::write(folder.path(), size.names, &rows.join("\n"))?;
+        fs::write(folder.path().join(QUESTIONS), world.questions())?;
+        let mut contest = Self { servers: Vec::new(), missing: Vec::new(), world, cores, folder };
+        for (number, &peer) in peers.iter().enumerate() {
+            if peer.find().is_none() {
+                contest.missing.push(peer.name);
+                continue;
+            }
+            let folder = contest.folder.path().join(number.to_string());
+            fs::create_dir(&folder)?;
+            let ground = Ground::new(number, &folder, &cores)?;
+            contest.servers.push(Server::start(peer, &contest.world, ground, &folder, &cores)?);
+        }
+        for server in &mut contest.servers {
+            server.wait()?;
+        }
+        Ok(contest)
+    }
+
+    /// Questions for dnsperf.
+    pub fn questions(&self) -> std::path::PathBuf {
+        self.folder.path().join(QUESTIONS)
+    }
+
+    /// Asks everybody the same, from clients of several countries, and compares what they answer with what they
+    /// should: the same for all that have geography, and for the others what is for the rest of the world. How
+    /// many answers were compared.
+    ///
+    /// # Errors
+    /// With the first answer that is another.
+    pub fn compare(&self) -> Result<usize> {
+        let mut compared = 0;
+        for server in &self.servers {
+            for (at, &(client, part)) in self.world.clients.iter().enumerate() {
+                let end = format!("{client}/32 dev {}", server.ground.client_interface);
+                server.ground.client.sh(&format!("ip addr add {end}"));
+                for number in (0..COMPARED)
+                    .map(|step| (step * (self.world.names / COMPARED) + at as u32) % self.world.names)
+                {
+                    let answer = server.ask(&self.world, number, client)?;
+                    let expected = expected(server.peer, number, part);
+                    ensure!(
+                        answer == expected,
+                        "{} gives {client} {answer} for {}, expected {expected}",
+                        server.peer.name,
+                        self.world.name(number)
+                    );
+                    compared += 1;
+                }
+                server.ground.client.sh(&format!("ip addr del {end}"));
+            }
+        }
+        Ok(compared)
+    }
+}
+
+const QUESTIONS: &str = "questions";
+
+fn expected(peer: &Peer, number: u32, part: Part) -> Ipv4Addr {
+    World::address(number, if peer.geography { part } else { Part::Rest })
+}
