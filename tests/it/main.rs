@@ -13,6 +13,7 @@ mod delivery;
 mod differential;
 mod doctor;
 mod examples;
+mod flood;
 mod health;
 mod large;
 mod lifecycle;

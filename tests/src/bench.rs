@@ -1,6 +1,8 @@
 //! What the benchmarks measure with, and what they measure.
 
 pub mod estate;
+pub mod flood;
+pub mod lab;
 pub mod maps;
 pub mod peers;
 pub mod report;

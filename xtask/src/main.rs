@@ -39,11 +39,14 @@ enum Task {
     },
     /// Run every test, those in the kernel and in network namespaces included.
     Test,
-    /// Measure, print figures beside goals, and write them to target/bench/NAME.json.
+    /// Measure, print figures beside goals, and write one report to target/bench.
     Bench {
-        /// What to measure.
-        #[command(subcommand)]
-        subject: bench::Subject,
+        /// What to measure; without a name prog, flood, peers and userspace, in less than 15 minutes.
+        #[arg(value_parser = bench::subjects())]
+        subject: Vec<bench::Subject>,
+        /// Fewer cases and shorter runs: everything in less than 2 minutes.
+        #[arg(long)]
+        quick: bool,
     },
     /// Run the fuzz targets on the kept corpus and beyond; CI does for ten seconds each.
     Fuzz {
@@ -102,7 +105,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(),
         Task::Build { release } => setup::build(release).map(|_| ()),
         Task::Test => suite::run(),
-        Task::Bench { subject } => bench::run(&subject),
+        Task::Bench { subject, quick } => bench::run(&subject, quick),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Demo { stop: true, .. } => demo::stop(),
         Task::Demo { seconds, keep, binary, .. } => demo::run(seconds, keep, binary),

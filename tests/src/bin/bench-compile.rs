@@ -18,7 +18,7 @@ use router_common::tables::Frontage;
 use router_common::view::{Health, HealthView};
 use router_tests::bench::estate::{Estate, NAMES, OWN, POOL, PROFILES};
 use router_tests::bench::maps;
-use router_tests::bench::report::{Report, median, processor, timed};
+use router_tests::bench::report::{Order, Report, median, processor, timed};
 use router_tests::prog_run::probe_bpf;
 use router_tests::random::Rng;
 use router_userspace::config::{self, Config};
@@ -33,7 +33,8 @@ const ALL: Duration = Duration::from_millis(100);
 const TABLES: &str = "/usr/share/tor";
 
 fn main() -> Result<()> {
-    let mut report = Report::default();
+    let order = Order::from_command_line()?;
+    let mut report = Report::new("The compiler at scale");
     let estate = Estate::new(Path::new(TABLES));
     report.note("country table", &estate.table);
     report.count("IPv4 prefixes of it", estate.prefixes[0] as u64);
@@ -150,12 +151,7 @@ fn main() -> Result<()> {
     let shared = sharing(&model)?;
     verdicts(&format!("a verdict seen by {PROFILES} profiles"), &shared, Some(ALL), &mut report)?;
 
-    let (figures, met) = report.finish();
-    if let Some(path) = std::env::args_os().nth(1) {
-        std::fs::write(&path, serde_json::to_string_pretty(&figures)? + "\n")
-            .with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
-    }
-    if met { Ok(()) } else { Err(anyhow!("a goal was missed")) }
+    report.write(&order)
 }
 
 fn compiled(snapshot: &Snapshot) -> Result<Compiled> {

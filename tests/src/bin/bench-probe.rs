@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use router_tests::agent::BINARY;
-use router_tests::bench::report::Report;
+use router_tests::bench::report::{Order, Report};
 use router_userspace::control::{ProbesReport, StatusReport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -32,7 +32,8 @@ const MEASURED: Duration = Duration::from_secs(60);
 const FIRST: u32 = 0x7f01_0000;
 
 fn main() -> Result<()> {
-    let mut report = Report::default();
+    let order = Order::from_command_line()?;
+    let mut report = Report::new("Probes at scale");
     let (served, port) = serve()?;
     let folder = tempfile::tempdir()?;
     let agent = Agent::start(folder.path(), &configuration(folder.path(), port))?;
@@ -68,12 +69,7 @@ fn main() -> Result<()> {
     report.figure("CPU of the agent", cpu / took * 100.0, "% of one", Some(48.0));
     report.figure("memory of the agent (resident)", resident, "MB", Some(433.0));
     report.figure("memory of the agent (peak)", peak, "MB", Some(433.0));
-    let (figures, met) = report.finish();
-    if let Some(path) = std::env::args_os().nth(1) {
-        fs::write(&path, serde_json::to_string_pretty(&figures)? + "\n")
-            .with_context(|| format!("cannot write {}", Path::new(&path).display()))?;
-    }
-    if met { Ok(()) } else { Err(anyhow!("a goal was missed")) }
+    report.write(&order)
 }
 
 /// Servers at every address of the loopback interface, on one port; how many requests they have answered.
