@@ -30,7 +30,8 @@ fn netns_a_flood_comes_back_from_the_reflector() {
     }
     let cpu = *processors().last().expect("a processor");
     let lab = Lab::new().expect("a lab");
-    let mut flood = Flood::load(asks().into_iter(), cpu).expect("it loads");
+    let asks = asks();
+    let mut flood = Flood::load(asks.len(), |number| Ok(asks[number].clone()), cpu).expect("it loads");
     flood.attach_sink(&lab).expect("the sink is attached");
     flood.attach_reflector(&lab).expect("the reflector is attached");
     let whole = Load { unsampled: 0, ..Load::full(5000) };

@@ -1,8 +1,10 @@
 //! What the benchmarks measure with, and what they measure.
 
+pub mod contest;
 pub mod estate;
 pub mod flood;
 pub mod lab;
 pub mod maps;
 pub mod peers;
 pub mod report;
+pub mod serving;

@@ -25,6 +25,8 @@ const GEOGRAPHIES: usize = 60;
 /// Sets of prefixes of subnet profiles that differ.
 const SUBNETS: usize = 200;
 const REGIONS: usize = 8;
+/// Prefixes of each family of a country table that is made up, as many as a real one has.
+const MADE_UP: [usize; 2] = [380_000, 280_000];
 /// Rows of the latency table for each region.
 const LATENCIES: usize = 20_000;
 const COUNTRIES: [&str; 30] = [
@@ -47,6 +49,11 @@ pub struct Estate {
 impl Estate {
     /// With the country table of Debian's tor-geoipdb in `directory`, or a made one of its size.
     pub fn new(directory: &Path) -> Self {
+        Self::of_size(PROFILES, directory)
+    }
+
+    /// With so many profiles of [`NAMES`] names each, and otherwise like [`Self::new`].
+    pub fn of_size(profiles: usize, directory: &Path) -> Self {
         let mut rows = Rows::default();
         let read = |name: &str| std::fs::read_to_string(directory.join(name));
         let table = match (read("geoip"), read("geoip6")) {
@@ -56,14 +63,30 @@ impl Estate {
                 format!("{} (Debian's tor-geoipdb)", directory.display())
             }
             _ => {
-                rows.make_up();
+                rows.make_up(MADE_UP);
                 "made up: tor-geoipdb is not there".into()
             }
         };
+        Self::over(profiles, rows, table)
+    }
+
+    /// With so many profiles, and a country table made up of so many prefixes of each family.
+    pub fn made_up(profiles: usize, prefixes: [usize; 2]) -> Self {
+        let mut rows = Rows::default();
+        rows.make_up(prefixes);
+        Self::over(profiles, rows, "made up".into())
+    }
+
+    fn over(profiles: usize, rows: Rows, table: String) -> Self {
         let mut files = BTreeMap::new();
         files.insert("countries.csv".into(), rows.text.into_bytes());
         files.insert("latency.csv".into(), latency().into_bytes());
-        Self { text: text(), files, prefixes: rows.count, table }
+        Self { text: text(profiles), files, prefixes: rows.count, table }
+    }
+
+    /// The name of a number.
+    pub fn name(number: usize) -> String {
+        format!("host{}.service{}.gslb.example.com", number % NAMES, number / NAMES)
     }
 }
 
@@ -97,14 +120,15 @@ impl Rows {
         }
     }
 
-    /// As many prefixes of 256 addresses and of /48, scattered over the countries.
-    fn make_up(&mut self) {
+    /// So many prefixes of 256 addresses and of /48, scattered over the countries.
+    fn make_up(&mut self, [ipv4, ipv6]: [usize; 2]) {
         let mut rng = Rng::new(1);
-        for at in 0..380_000u32 {
-            let address = Ipv4Addr::from_bits((0x0100_0000 + at * 0x2800) & 0xffff_ff00);
+        let step = 0xde00_0000 / ipv4.max(1) as u32;
+        for at in 0..ipv4 as u32 {
+            let address = Ipv4Addr::from_bits((0x0100_0000 + at * step) & 0xffff_ff00);
             self.push(0, &format!("{address}/24"), rng.of(&COUNTRIES));
         }
-        for at in 0..280_000u128 {
+        for at in 0..ipv6 as u128 {
             let address = Ipv6Addr::from_bits(0x2a00 << 112 | at << 82);
             self.push(1, &format!("{address}/48"), rng.of(&COUNTRIES));
         }
@@ -130,7 +154,7 @@ fn latency() -> String {
     text
 }
 
-fn text() -> String {
+fn text(profiles: usize) -> String {
     let mut text = String::from(
         r#"
 [server]
@@ -160,7 +184,7 @@ address = ["203.0.113.2", "2001:db8:ffff::2"]
 "#,
     );
     let mut rng = Rng::new(3);
-    for at in 0..PROFILES {
+    for at in 0..profiles {
         profile(&mut text, at, &mut rng);
     }
     text

@@ -138,14 +138,15 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Loads the programs, to run on one processor. The set is made a power of two large, by repeating it.
+    /// Loads the programs, to run on one processor, with `count` queries, which are sent in the order of their numbers
+    /// again and again. A count that is no power of two is made one: the first are there twice.
     ///
     /// # Errors
-    /// When a query is too long or too short for a frame, there are none or too many of them, or the kernel
-    /// refuses.
-    pub fn load(asks: impl ExactSizeIterator<Item = Ask> + Clone, cpu: usize) -> Result<Self> {
-        let queries = asks.len().next_power_of_two();
-        ensure!(asks.len() > 0 && queries <= MOST_QUERIES, "{} queries", asks.len());
+    /// When `ask` fails, a query is too long or too short for a frame, there are none or too many of them, or the
+    /// kernel refuses.
+    pub fn load(count: usize, mut ask: impl FnMut(usize) -> Result<Ask>, cpu: usize) -> Result<Self> {
+        let queries = count.next_power_of_two();
+        ensure!(count > 0 && queries <= MOST_QUERIES, "{count} queries");
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("QUERIES", queries as u32)
             .load(OBJECT)
@@ -154,8 +155,9 @@ impl Flood {
             program_mut(&mut ebpf, name)?.load().with_context(|| format!("the kernel refuses the {name}"))?;
         }
         let mut table: Array<_, abi::Query> = map_mut(&mut ebpf, "QUERIES")?.try_into()?;
-        for (number, ask) in (0..queries as u32).zip(asks.cycle()) {
-            table.set(number, encode(ask, number)?, 0)?;
+        for number in 0..queries {
+            let ask = ask(number % count)?;
+            table.set(number as u32, encode(ask, number as u32)?, 0)?;
         }
         Ok(Self { ebpf, queries, cpu })
     }
