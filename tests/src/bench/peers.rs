@@ -12,14 +12,15 @@ use anyhow::Result;
 use crate::agent::BINARY;
 
 mod bind;
-pub mod contest;
 mod gdnsd;
 pub mod ground;
 mod knot;
 pub mod latency;
+pub mod lineup;
 mod mmdb;
 mod nsd;
 mod powerdns;
+pub mod rate;
 pub mod server;
 pub mod world;
 mod xroute;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use router_tests::bench::peers::contest::{Contest, Size};
-use router_tests::bench::peers::{OTHERS, XROUTE, XROUTE_USERSPACE, latency};
+use router_tests::bench::peers::lineup::{Lineup, Size};
+use router_tests::bench::peers::rate::Rates;
+use router_tests::bench::peers::{OTHERS, XROUTE, XROUTE_USERSPACE};
 
 const TABLES: &str = "/usr/share/tor";
 
@@ -13,18 +14,13 @@ fn main() -> Result<()> {
     let peers: Vec<_> = [&XROUTE, &XROUTE_USERSPACE].into_iter().chain(&OTHERS).collect();
     let begun = std::time::Instant::now();
     let size = if quick { Size { names: 10_000, every: 10 } } else { Size { names: 100_000, every: 1 } };
-    let contest = Contest::start(&peers, Path::new(TABLES), size)?;
+    let mut lineup = Lineup::start(&peers, Path::new(TABLES), size)?;
     eprintln!("started after {:?}", begun.elapsed());
-    for s in &contest.servers {
-        eprintln!("{} {:?} {:?}", s.peer.name, s.peer.version(), s.processor_time()?);
+    let mut rates = Rates::new(&mut lineup, 1 << 17)?;
+    eprintln!("loaded after {:?}", begun.elapsed());
+    for s in &lineup.servers {
+        eprintln!("{} {:?}", s.peer.name, rates.best(s, 0.3)?);
     }
-    eprintln!("{} answers compared", contest.compare()?);
-    for s in &contest.servers {
-        eprintln!(
-            "{} {:?}",
-            s.peer.name,
-            latency::measure(s, &contest.questions(), 20_000, 2, &contest.cores)?
-        );
-    }
+    eprintln!("done after {:?}", begun.elapsed());
     Ok(())
 }

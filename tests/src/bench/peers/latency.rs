@@ -6,8 +6,9 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ground::{Cores, Ground};
+use super::ground::Cores;
 use super::server::Server;
+use crate::bench::lab::SERVICE;
 
 /// Times of answers, in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +31,10 @@ pub struct Latency {
 /// When dnsperf is not there, or nothing is answered.
 pub fn measure(server: &Server, questions: &Path, rate: u32, seconds: u32, cores: &Cores) -> Result<Latency> {
     // taskset and nice before it enters the namespace are inherited.
-    let mut command = server.ground.client.command("taskset");
+    let mut command = server.ground.lab.near.command("taskset");
     let mut child = command
         .args(["--cpu-list", &cores.client.to_string(), "nice", "-n", "-19", "dnsperf", "-v", "-e"])
-        .args(["-s", &Ground::SERVER.to_string(), "-c", "8", "-T", "1", "-q", "1000", "-t", "1"])
+        .args(["-s", &SERVICE.to_string(), "-c", "8", "-T", "1", "-q", "1000", "-t", "1"])
         .args(["-Q", &rate.to_string(), "-l", &seconds.to_string(), "-d"])
         .arg(questions)
         .stdin(Stdio::null())

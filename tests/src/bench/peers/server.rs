@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::ground::{Cores, Ground, pin, run_time};
+use super::ground::{Cores, Ground, Weight, pin, run_time};
 use super::world::World;
 use super::{Order, Peer};
+use crate::bench::lab::{CLIENTS, FAR, SERVICE};
 use crate::packet::{Query, rtype};
 
 /// How long a server may take to serve.
@@ -30,6 +31,7 @@ pub struct Server {
     pub ground: Ground,
     child: Child,
     log: PathBuf,
+    _weight: Weight,
 }
 
 impl Server {
@@ -46,29 +48,31 @@ impl Server {
     ) -> Result<Self> {
         let program = peer.find().with_context(|| format!("{} is not there", peer.name))?;
         fs::create_dir_all(folder)?;
-        let order = Order { world, folder, address: Ground::SERVER, interface: &ground.server_interface };
+        let order = Order { world, folder, address: SERVICE, interface: FAR };
         let arguments = (peer.prepare)(&order).with_context(|| format!("cannot set up {}", peer.name))?;
         let log = folder.join("log");
         let output = File::create(&log)?;
-        let mut command = ground.server.command(program.to_str().context("a path of text")?);
+        let mut command = ground.lab.far.command(program.to_str().context("a path of text")?);
         command
             .args(arguments)
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0);
+            .stderr(output);
         let core = cores.server;
         // SAFETY: between fork and exec: system calls only.
         unsafe {
             command.pre_exec(move || {
                 // Also when this process is killed, nobody is left.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                // A group of its own to be ended, and a session of its own to be given a weight.
+                libc::setsid();
                 pin(0, core).map_err(|_| io::Error::last_os_error())
             });
         }
         let child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
-        Ok(Self { peer, ground, child, log })
+        let weight = Weight::give(child.id());
+        Ok(Self { peer, ground, child, log, _weight: weight })
     }
 
     /// Waits until it answers.
@@ -81,10 +85,7 @@ impl Server {
         loop {
             let ended = self.child.try_wait()?;
             // Until it has loaded its data it may answer SERVFAIL or REFUSED.
-            if self
-                .exchange(&query, Ground::CLIENT)
-                .is_ok_and(|reply| reply.len() > 12 && reply[3] & 0xf == 3)
-            {
+            if self.exchange(&query, CLIENTS).is_ok_and(|reply| reply.len() > 12 && reply[3] & 0xf == 3) {
                 return Ok(());
             }
             if let Some(status) = ended {
@@ -102,10 +103,10 @@ impl Server {
     /// # Errors
     /// When none comes within 200 ms.
     pub fn exchange(&self, query: &[u8], source: Ipv4Addr) -> Result<Vec<u8>> {
-        self.ground.client.run(|| {
+        self.ground.lab.near.run(|| {
             let socket = UdpSocket::bind((source, 0))?;
             socket.set_read_timeout(Some(Duration::from_millis(200)))?;
-            socket.connect((Ground::SERVER, 53))?;
+            socket.connect((SERVICE, 53))?;
             socket.send(query)?;
             let mut reply = [0; 1500];
             let len = socket.recv(&mut reply)?;

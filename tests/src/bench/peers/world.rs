@@ -9,11 +9,12 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use ipnet::IpNet;
+use anyhow::{Context, Result, ensure};
+use ipnet::{IpNet, Ipv4Net};
 use router_common::geo_regions::grouping_of;
 
 use super::mmdb::{Place, Writer};
+use crate::random::Rng;
 
 /// Names are those of services in turn.
 pub const SERVICES: u32 = 100;
@@ -71,6 +72,8 @@ pub struct World {
     pub table: PathBuf,
     /// Some clients of the table, and where they are.
     pub clients: Vec<(Ipv4Addr, Part)>,
+    /// Networks of at least 256 addresses.
+    networks: Vec<(Ipv4Net, Part)>,
 }
 
 /// Clients to compare answers for.
@@ -85,7 +88,7 @@ impl World {
         let mut writer = Writer::default();
         let mut prefixes = 0;
         let mut continents = HashMap::new();
-        let mut nets = Vec::new();
+        let mut networks = Vec::new();
         for row in rows.lines() {
             let (net, country) = row.split_once(',').with_context(|| format!("no row: {row}"))?;
             let net: IpNet = net.parse().with_context(|| format!("no prefix: {row}"))?;
@@ -94,13 +97,17 @@ impl World {
             prefixes += 1;
             if let IpNet::V4(net) = net
                 && net.prefix_len() <= 24
+                && can_be_a_client(net.network())
             {
-                nets.push((Ipv4Addr::from_bits(net.network().to_bits() + 77), Part::of(continent)));
+                networks.push((net, Part::of(continent)));
             }
         }
-        let clients = nets.iter().step_by((nets.len() / CLIENTS).max(1)).copied().collect();
+        ensure!(!networks.is_empty(), "a table without networks of clients");
+        let some = networks.iter().step_by((networks.len() / CLIENTS).max(1));
+        let clients =
+            some.map(|(net, part)| (Ipv4Addr::from_bits(net.network().to_bits() + 77), *part)).collect();
         let zone = folder.join(format!("{ZONE}.zone"));
-        let world = Self { names, prefixes, zone, table: folder.join("countries.mmdb"), clients };
+        let world = Self { names, prefixes, zone, table: folder.join("countries.mmdb"), clients, networks };
         fs::write(&world.table, writer.finish())?;
         fs::write(&world.zone, world.master_file())?;
         Ok(world)
@@ -119,6 +126,15 @@ impl World {
     /// The answer for a client there.
     pub fn address(number: u32, part: Part) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, (number % SERVICES) as u8, part as u8)
+    }
+
+    /// A random client of a random network of the table.
+    pub fn client(&self, rng: &mut Rng) -> Ipv4Addr {
+        let (network, _) = self.networks[rng.below(self.networks.len())];
+        let hosts = network.hostmask().to_bits();
+        // Not the network's first and last address.
+        let host = (rng.draw() as u32 & hosts).clamp(1, hosts - 1);
+        Ipv4Addr::from_bits(network.network().to_bits() | host)
     }
 
     /// Questions for dnsperf, in an order that no cache likes.
@@ -155,4 +171,9 @@ fn continent(country: &str) -> &'static str {
         "GEO-AN" => "AN",
         _ => "OC",
     }
+}
+
+/// Whether queries come from an address: not from a special one, and not from the network between the ends.
+fn can_be_a_client(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 10 | 127 | 224..)
 }

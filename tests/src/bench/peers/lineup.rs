@@ -8,16 +8,17 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use super::Peer;
-use super::ground::{Cores, Ground};
+use super::ground::{Cores, Ground, Weight};
 use super::server::Server;
 use super::world::{Part, World};
 use crate::bench::estate::Estate;
+use crate::bench::lab::NEAR;
 
 /// Names that all must give the same answers for, spread over the zone.
 const COMPARED: u32 = 40;
 
 /// Servers that run.
-pub struct Contest {
+pub struct Lineup {
     /// Those that are there, in the order they were named.
     pub servers: Vec<Server>,
     /// Those that are not on this machine.
@@ -26,6 +27,8 @@ pub struct Contest {
     pub world: World,
     /// Who works where.
     pub cores: Cores,
+    /// Of this process, which makes the queries.
+    _weight: Weight,
     /// Their files; goes last.
     folder: TempDir,
 }
@@ -39,7 +42,7 @@ pub struct Size {
     pub every: usize,
 }
 
-impl Contest {
+impl Lineup {
     /// Starts those of `peers` that are on this machine, on the country table of tor-geoipdb in `tables`, or a made
     /// one, and waits until all answer.
     ///
@@ -53,21 +56,28 @@ impl Contest {
         let rows: Vec<&str> = rows.lines().step_by(size.every).collect();
         let world = World::write(folder.path(), size.names, &rows.join("\n"))?;
         fs::write(folder.path().join(QUESTIONS), world.questions())?;
-        let mut contest = Self { servers: Vec::new(), missing: Vec::new(), world, cores, folder };
+        let mut lineup = Self {
+            servers: Vec::new(),
+            missing: Vec::new(),
+            world,
+            cores,
+            _weight: Weight::give(std::process::id()),
+            folder,
+        };
         for (number, &peer) in peers.iter().enumerate() {
             if peer.find().is_none() {
-                contest.missing.push(peer.name);
+                lineup.missing.push(peer.name);
                 continue;
             }
-            let folder = contest.folder.path().join(number.to_string());
+            let folder = lineup.folder.path().join(number.to_string());
             fs::create_dir(&folder)?;
-            let ground = Ground::new(number, &folder, &cores)?;
-            contest.servers.push(Server::start(peer, &contest.world, ground, &folder, &cores)?);
+            let ground = Ground::new(&folder, &cores)?;
+            lineup.servers.push(Server::start(peer, &lineup.world, ground, &folder, &cores)?);
         }
-        for server in &mut contest.servers {
+        for server in &mut lineup.servers {
             server.wait()?;
         }
-        Ok(contest)
+        Ok(lineup)
     }
 
     /// Questions for dnsperf.
@@ -85,8 +95,8 @@ impl Contest {
         let mut compared = 0;
         for server in &self.servers {
             for (at, &(client, part)) in self.world.clients.iter().enumerate() {
-                let end = format!("{client}/32 dev {}", server.ground.client_interface);
-                server.ground.client.sh(&format!("ip addr add {end}"));
+                let end = format!("{client}/32 dev {NEAR}");
+                server.ground.lab.near.sh(&format!("ip addr add {end}"));
                 for number in (0..COMPARED)
                     .map(|step| (step * (self.world.names / COMPARED) + at as u32) % self.world.names)
                 {
@@ -100,7 +110,7 @@ impl Contest {
                     );
                     compared += 1;
                 }
-                server.ground.client.sh(&format!("ip addr del {end}"));
+                server.ground.lab.near.sh(&format!("ip addr del {end}"));
             }
         }
         Ok(compared)

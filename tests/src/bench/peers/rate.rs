@@ -1,0 +1,132 @@
+//! How many queries a second a server answers on its core, and what one costs.
+//!
+//! More is not better than enough: a server on sockets that is flooded answers less, since the kernel then spends the
+//! core on receiving what it drops. So each is first looked for the load at which it answers most, and is measured
+//! there.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::lineup::Lineup;
+use super::server::Server;
+use super::world::World;
+use crate::bench::flood::{Ask, Flood, Pace, Rule};
+use crate::packet::{Query, rtype};
+use crate::random::Rng;
+
+/// What a server did for some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Right answers a second.
+    pub rate: f64,
+    /// Processor time of the server's processes for an answer, in nanoseconds.
+    pub process: f64,
+    /// Processor time of the kernel's thread that receives for it, for an answer, in nanoseconds.
+    pub kernel: f64,
+    /// Share of its core that it did not have: others ran, or nobody.
+    pub away: f64,
+    /// Answers that were wrong.
+    pub wrong: u64,
+    /// Queries a second that it was sent.
+    pub offered: f64,
+}
+
+impl Sample {
+    /// All of the processor time for an answer, in nanoseconds.
+    pub fn cost(&self) -> f64 {
+        self.process + self.kernel
+    }
+}
+
+/// Queries a second that a server is sent; `None` for as many as there is room for.
+pub type Offer = Option<u32>;
+
+/// A flood for everybody.
+pub struct Rates {
+    flood: Flood,
+}
+
+/// Queries that are sent at a time.
+const BURST: u32 = 32;
+/// The first load that is tried, in queries a second.
+const FIRST: u32 = 40_000;
+/// What the next one is to the last.
+const STEP: f64 = 1.25;
+/// Steps without a better result after which the best is known.
+const PATIENCE: usize = 3;
+
+impl Rates {
+    /// Loads the flood and puts a sink before each server: from now on no socket hears it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new(lineup: &mut Lineup, queries: usize) -> Result<Self> {
+        let world = &lineup.world;
+        let mut rng = Rng::new(7);
+        let ask = |_| Ok(question(world, &mut rng));
+        let mut flood = Flood::load(queries, ask, lineup.cores.client)?;
+        for server in &mut lineup.servers {
+            server.ground.vacate();
+            flood.attach_sink(&server.ground.lab)?;
+        }
+        Ok(Self { flood })
+    }
+
+    /// The load at which a server answers most, of loads tried for some seconds each.
+    ///
+    /// # Errors
+    /// When it cannot be measured.
+    pub fn best(&mut self, server: &Server, seconds: f64) -> Result<(Offer, Sample)> {
+        let mut best = (None, self.measure(server, None, seconds)?);
+        let mut offer = f64::from(FIRST);
+        let (mut in_vain, mut most) = (0, 0.0);
+        while in_vain < PATIENCE {
+            let sample = self.measure(server, Some(offer as u32), seconds)?;
+            if std::env::var_os("RATE_DEBUG").is_some() {
+                eprintln!("  {offer:.0} {sample:.2?}");
+            }
+            if sample.rate > best.1.rate {
+                best = (Some(offer as u32), sample);
+                in_vain = 0;
+            } else if sample.rate < 0.9 * sample.offered {
+                in_vain += 1;
+            }
+            // The generator cannot more.
+            if sample.offered < most {
+                break;
+            }
+            most = sample.offered * 1.05;
+            offer *= STEP;
+        }
+        Ok(best)
+    }
+
+    /// Sends a server queries for some seconds.
+    ///
+    /// # Errors
+    /// When the generator does not run, or the server has ended.
+    pub fn measure(&mut self, server: &Server, offer: Offer, seconds: f64) -> Result<Sample> {
+        let pace = offer.map(|rate| Pace { rate, burst: BURST });
+        let window = Duration::from_secs_f64(seconds);
+        let (seen, [before, after]) =
+            self.flood
+                .steady(&server.ground.lab, Rule::Answered, pace, window, || server.processor_time())?;
+        let [process, kernel] = [0, 1].map(|at| after[at].saturating_sub(before[at]) as f64);
+        let (answers, wall) = (seen.right as f64, seen.elapsed.as_nanos() as f64);
+        Ok(Sample {
+            rate: answers * 1e9 / wall,
+            process: process / answers,
+            kernel: kernel / answers,
+            away: (1.0 - (process + kernel) / wall).max(0.0),
+            wrong: seen.wrong,
+            offered: seen.sent as f64 * 1e9 / wall,
+        })
+    }
+}
+
+fn question(world: &World, rng: &mut Rng) -> Ask {
+    let number = rng.below(world.names as usize) as u32;
+    let source = world.client(rng);
+    Ask { query: Query::new(&world.name(number), rtype::A).edns(1232), source, records: (1, 1) }
+}
