@@ -125,12 +125,11 @@ pub fn pin(thread: u32, core: usize) -> Result<()> {
     Ok(())
 }
 
-/// The nice value of everything that is measured.
-const PRIORITY: i32 = -19;
+/// The nice value of the servers and of the kernel's work for them.
+pub(super) const PRIORITY: i32 = -19;
 
-/// As long as it lives, the session of a process has the weight of [`PRIORITY`] among sessions (`sched_autogroup`; nice
-/// values count inside a session only). All that is measured is then equal: kernel threads, which are in no session,
-/// the servers, each in its own, and the generator.
+/// As long as it lives, the session of a process has the weight of a nice value among sessions (`sched_autogroup`: nice
+/// values of threads count inside a session only) and beside kernel threads, which are in no session.
 pub struct Weight {
     file: String,
     before: String,
@@ -138,12 +137,12 @@ pub struct Weight {
 
 impl Weight {
     /// Gives it; nothing happens where the kernel has no such thing.
-    pub fn give(process: u32) -> Self {
+    pub fn give(process: u32, nice: i32) -> Self {
         let file = format!("/proc/{process}/autogroup");
         // "/autogroup-427 nice 0"
         let text = fs::read_to_string(&file).unwrap_or_default();
         let before = text.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-        let _ = fs::write(&file, PRIORITY.to_string());
+        let _ = fs::write(&file, nice.to_string());
         Self { file, before }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::ground::{Cores, Ground, Weight, pin, run_time};
+use super::ground::{Cores, Ground, PRIORITY, Weight, pin, run_time};
 use super::world::World;
 use super::{Order, Peer};
 use crate::bench::lab::{CLIENTS, FAR, SERVICE};
@@ -20,6 +21,8 @@ use crate::packet::{Query, rtype};
 
 /// How long a server may take to serve.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Octets of a socket's room for queries, as the kernel counts them.
+static ROOM: libc::c_int = 4 << 20;
 /// How long it may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -71,7 +74,7 @@ impl Server {
             });
         }
         let child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
-        let weight = Weight::give(child.id());
+        let weight = Weight::give(child.id(), PRIORITY);
         Ok(Self { peer, ground, child, log, _weight: weight })
     }
 
@@ -86,7 +89,7 @@ impl Server {
             let ended = self.child.try_wait()?;
             // Until it has loaded its data it may answer SERVFAIL or REFUSED.
             if self.exchange(&query, CLIENTS).is_ok_and(|reply| reply.len() > 12 && reply[3] & 0xf == 3) {
-                return Ok(());
+                return self.make_room();
             }
             if let Some(status) = ended {
                 bail!("{} ended: {status}\n{}", self.peer.name, self.last_words());
@@ -139,6 +142,43 @@ impl Server {
     /// # Errors
     /// When it has ended.
     pub fn processor_time(&self) -> Result<[u64; 2]> {
+        let mut total = 0;
+        for process in self.processes()? {
+            // A thread may have ended meanwhile.
+            let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
+            for task in tasks {
+                let task = task?.path().join("schedstat");
+                total += run_time(&task.display().to_string()).unwrap_or(0);
+            }
+        }
+        ensure!(total > 0, "{} has ended", self.peer.name);
+        Ok([total, self.ground.processor_time()?])
+    }
+
+    /// Gives all of its UDP sockets the same room for queries: a frame of the flood takes a page of it, which is more
+    /// than one of a network card does, and the usual room would hold 48.
+    fn make_room(&self) -> Result<()> {
+        for process in self.processes()? {
+            let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { continue };
+            let pidfd = pidfd_open(process)?;
+            for file in files {
+                let file = file?;
+                let number = file.file_name().to_str().and_then(|name| name.parse().ok());
+                let is_socket =
+                    fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
+                if let (Some(number), true) = (number, is_socket)
+                    && let Ok(socket) = pidfd_getfd(&pidfd, number)
+                    && is_datagram(&socket)
+                {
+                    set_room(&socket)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Its process and all that it has started.
+    fn processes(&self) -> Result<Vec<u32>> {
         let mut parents = HashMap::new();
         for entry in fs::read_dir("/proc")? {
             let entry = entry?;
@@ -160,15 +200,7 @@ impl Server {
             }
             true
         };
-        let mut total = 0;
-        for &id in parents.keys().filter(|id| is_ours(**id)) {
-            let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else { continue };
-            for task in tasks {
-                let task = task?.path().join("schedstat");
-                total += run_time(&task.display().to_string()).unwrap_or(0);
-            }
-        }
-        Ok([total, self.ground.processor_time()?])
+        Ok(parents.keys().copied().filter(|id| is_ours(*id)).collect())
     }
 
     fn last_words(&self) -> String {
@@ -191,4 +223,40 @@ impl Drop for Server {
         unsafe { libc::kill(group, libc::SIGKILL) };
         let _ = self.child.wait();
     }
+}
+
+fn pidfd_open(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })
+}
+
+/// A descriptor of another process, as ours.
+fn pidfd_getfd(process: &OwnedFd, number: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made for us and known to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
+}
+
+fn is_datagram(socket: &OwnedFd) -> bool {
+    let (mut kind, mut len) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let at = (&raw mut kind).cast();
+    // SAFETY: writes at most `len` octets, which `kind` has.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TYPE, at, &raw mut len) };
+    result == 0 && kind == libc::SOCK_DGRAM
+}
+
+fn set_room(socket: &OwnedFd) -> io::Result<()> {
+    let (at, len) = ((&raw const ROOM).cast(), size_of_val(&ROOM) as libc::socklen_t);
+    // SAFETY: reads `len` octets, which the constant has.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, at, len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
