@@ -20,6 +20,7 @@ pub mod lineup;
 mod mmdb;
 mod nsd;
 mod powerdns;
+pub mod race;
 pub mod rate;
 pub mod server;
 pub mod world;
@@ -70,14 +71,21 @@ pub struct Order<'a> {
 pub static XROUTE: Peer = xroute::FAST;
 /// The agent without it.
 pub static XROUTE_USERSPACE: Peer = xroute::USERSPACE;
+/// The userspace server with names of a zone instead of profiles.
+pub static XROUTE_STATIC: Peer = xroute::STATIC;
 /// Everybody else.
 pub static OTHERS: [Peer; 6] =
     [knot::SOCKETS, knot::AF_XDP, nsd::PEER, gdnsd::PEER, powerdns::PEER, bind::PEER];
 
 impl Peer {
+    /// Whether it is xroute.
+    pub fn is_ours(&self) -> bool {
+        self.program == xroute::PROGRAM
+    }
+
     /// Where its program is; `None` when this machine does not have it.
     pub fn find(&self) -> Option<PathBuf> {
-        if self.program == xroute::PROGRAM {
+        if self.is_ours() {
             let beside = std::env::current_exe().ok()?.with_file_name(self.program);
             return std::env::var_os(BINARY).map(PathBuf::from).or_else(|| beside.exists().then_some(beside));
         }
@@ -86,12 +94,14 @@ impl Peer {
         std::env::split_paths(&path).map(|folder| folder.join(self.program)).find(|file| file.is_file())
     }
 
-    /// The line of its own words that has its version.
+    /// Its version, from its own words: the first word that begins with a digit and has a dot.
     pub fn version(&self) -> Option<String> {
         let output = Command::new(self.find()?).args(self.version).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
-        let line = text.lines().find(|line| line.contains(|letter: char| letter.is_ascii_digit()))?;
-        Some(line.trim().to_owned())
+        let mut words = text.split_whitespace();
+        words
+            .find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
+            .map(Into::into)
     }
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use super::Peer;
 use super::ground::{Cores, Ground, Weight};
 use super::server::Server;
 use super::world::{Part, World};
+use super::{Peer, Way};
 use crate::bench::estate::Estate;
 use crate::bench::lab::NEAR;
+use crate::bench::report::Report;
 
 /// The nice value of the generator and of dnsperf: before others, after the sink that has the same core. It would lose
 /// answers else.
@@ -81,6 +82,31 @@ impl Lineup {
             server.wait()?;
         }
         Ok(lineup)
+    }
+
+    /// Says who is there and what they serve, and compares their answers.
+    ///
+    /// # Errors
+    /// When an answer is another than it should be.
+    pub fn tell(&self, report: &mut Report) -> Result<()> {
+        report.section("Servers");
+        for server in &self.servers {
+            let version = server.peer.version().unwrap_or_else(|| "version unknown".into());
+            let place = if server.peer.geography { ", answers by the client's place" } else { "" };
+            let way = match server.peer.way {
+                Way::Sockets => "on sockets",
+                Way::AfXdp => "by AF_XDP",
+                Way::Xdp => "in XDP",
+            };
+            report.note(server.peer.name, &format!("{version}, {way}{place}"));
+        }
+        for name in &self.missing {
+            report.note(name, "not there");
+        }
+        report.count("names", self.world.names.into());
+        report.count("prefixes of the country table", self.world.prefixes as u64);
+        report.count("answers compared, all of them right", self.compare()? as u64);
+        Ok(())
     }
 
     /// Questions for dnsperf.

@@ -49,12 +49,19 @@ pub struct Rates {
 
 /// Queries that are sent at a time.
 const BURST: u32 = 32;
-/// The first load that is tried, in queries a second.
-const FIRST: u32 = 40_000;
-/// What the next one is to the last.
-const STEP: f64 = 1.25;
-/// Steps without a better result after which the best is known.
-const PATIENCE: usize = 3;
+
+/// How the best load is looked for: more and more, until more is in vain.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// What is tried first, in queries a second.
+    pub first: u32,
+    /// What the next load is to the last.
+    pub step: f64,
+    /// Steps without a better result after which the best is known.
+    pub patience: usize,
+    /// For how many seconds each is tried.
+    pub seconds: f64,
+}
 
 impl Rates {
     /// Loads the flood and puts a sink before each server: from now on no socket hears it.
@@ -73,31 +80,25 @@ impl Rates {
         Ok(Self { flood })
     }
 
-    /// The load at which a server answers most, of loads tried for some seconds each.
+    /// The load at which a server answers most: without a limit, or one of the search.
     ///
     /// # Errors
     /// When it cannot be measured.
-    pub fn best(&mut self, server: &Server, seconds: f64) -> Result<(Offer, Sample)> {
-        let mut best = (None, self.measure(server, None, seconds)?);
-        let mut offer = f64::from(FIRST);
+    pub fn best(&mut self, server: &Server, search: &Search) -> Result<(Offer, Sample)> {
+        let mut best = (None, self.measure(server, None, search.seconds)?);
+        let mut offer = f64::from(search.first);
         let (mut in_vain, mut most) = (0, 0.0);
-        while in_vain < PATIENCE {
-            let sample = self.measure(server, Some(offer as u32), seconds)?;
-            if std::env::var_os("RATE_DEBUG").is_some() {
-                eprintln!("  {offer:.0} {sample:.2?}");
-            }
+        while in_vain < search.patience {
+            let sample = self.measure(server, Some(offer as u32), search.seconds)?;
             if sample.rate > best.1.rate {
                 best = (Some(offer as u32), sample);
                 in_vain = 0;
-            } else if sample.rate < 0.9 * sample.offered {
+            } else if sample.rate < 0.9 * sample.offered || sample.offered < most {
+                // It cannot more, or the generator cannot.
                 in_vain += 1;
             }
-            // The generator cannot more.
-            if sample.offered < most {
-                break;
-            }
-            most = sample.offered * 1.05;
-            offer *= STEP;
+            most = sample.offered.max(most);
+            offer *= search.step;
         }
         Ok(best)
     }

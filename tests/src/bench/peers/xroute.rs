@@ -25,15 +25,23 @@ pub const FAST: Peer = Peer {
 pub const USERSPACE: Peer =
     Peer { name: "xroute without XDP", way: Way::Sockets, prepare: |order| prepare(order, "[]"), ..FAST };
 
+/// The userspace server with the names of the zone's file, as servers without geography have them.
+pub const STATIC: Peer = Peer {
+    name: "xroute without XDP, zone",
+    way: Way::Sockets,
+    geography: false,
+    prepare: |order| {
+        let zone = format!("[[zone]]\nname = \"{ZONE}\"\nfile = \"{}\"\n", order.world.zone.display());
+        finish(order, server(order, "[]") + &zone)
+    },
+    ..FAST
+};
+
 fn prepare(order: &Order<'_>, interfaces: &str) -> Result<Vec<String>> {
-    let folder = order.folder.display();
-    let mut text = format!(
+    let mut text = server(order, interfaces);
+    write!(
+        text,
         r#"
-[server]
-interfaces = {interfaces}
-listen = ["{address}:53"]
-control = "{folder}/control.sock"
-state_dir = "{folder}/state"
 [geo]
 database = "{table}"
 [[zone]]
@@ -41,9 +49,8 @@ name = "{ZONE}"
 soa = {{ mname = "ns1.{ZONE}.", rname = "hostmaster.{ZONE}.", serial = 1, refresh = 3600, retry = 600, expire = 604800, minimum = 60 }}
 ns = ["ns1.{ZONE}."]
 "#,
-        address = order.address,
         table = order.world.table.display(),
-    );
+    )?;
     for service in 0..SERVICES {
         writeln!(
             text,
@@ -66,6 +73,24 @@ ns = ["ns1.{ZONE}."]
         }
         text.push_str("]\n");
     }
+    finish(order, text)
+}
+
+fn server(order: &Order<'_>, interfaces: &str) -> String {
+    format!(
+        r#"
+[server]
+interfaces = {interfaces}
+listen = ["{address}:53"]
+control = "{folder}/control.sock"
+state_dir = "{folder}/state"
+"#,
+        address = order.address,
+        folder = order.folder.display(),
+    )
+}
+
+fn finish(order: &Order<'_>, text: String) -> Result<Vec<String>> {
     let file = order.folder.join("xroute.toml");
     fs::write(&file, text)?;
     Ok(vec!["run".into(), "--config".into(), file.display().to_string()])
