@@ -24,6 +24,7 @@ mod packets;
 mod ready;
 mod refuse;
 mod reload;
+mod replay;
 mod secondaries;
 mod tcp;
 mod trace;

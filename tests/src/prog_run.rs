@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
 
 mod copies;
+mod raw;
+pub mod replay;
 
 pub use copies::{Copied, rule};
 
@@ -256,6 +258,15 @@ impl ProgRun {
         self.program()?.info()?.verified_instruction_count().context("the kernel does not say")
     }
 
+    /// Octets of the program as the kernel has it: of instructions, eight each, and of machine code.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn sizes(&self) -> Result<(u32, u32)> {
+        let info = self.program()?.info()?;
+        Ok((info.size_translated().context("the kernel does not say")?, info.size_jitted()))
+    }
+
     /// The file descriptor of the program.
     ///
     /// # Errors
@@ -338,13 +349,15 @@ unsafe impl<T: Send> Send for Table<T> {}
 impl<T: Copy> Table<T> {
     fn of(ebpf: &Ebpf, name: &str, entries: usize) -> Result<Self> {
         let Some(Map::Array(data)) = ebpf.map(name) else { anyhow::bail!("{name} is no array") };
+        Self::mapped(data.fd().as_fd(), entries).with_context(|| format!("cannot map {name}"))
+    }
+
+    fn mapped(map: BorrowedFd<'_>, entries: usize) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let fd = data.fd().as_fd().as_raw_fd();
+        let (fd, octets) = (map.as_raw_fd(), entries * size_of::<T>());
         // SAFETY: a new mapping of as much as the map has; it touches no memory of ours.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), entries * size_of::<T>(), protection, libc::MAP_SHARED, fd, 0)
-        };
-        ensure!(memory != libc::MAP_FAILED, "cannot map {name}: {}", io::Error::last_os_error());
+        let memory = unsafe { libc::mmap(std::ptr::null_mut(), octets, protection, libc::MAP_SHARED, fd, 0) };
+        ensure!(memory != libc::MAP_FAILED, "{}", io::Error::last_os_error());
         let memory = NonNull::new(memory.cast()).context("mapped at null")?;
         Ok(Self { memory, entries })
     }
@@ -355,6 +368,12 @@ impl<T: Copy> Table<T> {
             self.store(at + i, value);
         }
         Ok(())
+    }
+
+    fn load(&self, at: usize) -> T {
+        assert!(at < self.entries);
+        // SAFETY: inside the mapping.
+        unsafe { self.memory.add(at).read_volatile() }
     }
 
     fn store(&mut self, at: usize, value: T) {
@@ -371,208 +390,15 @@ impl<T> Drop for Table<T> {
     }
 }
 
-/// Small programs made of instructions, by the system call itself: aya loads objects only.
-mod raw {
-    use super::*;
-
-    /// One instruction (`struct bpf_insn`).
-    #[derive(Clone, Copy)]
-    #[repr(C)]
-    pub struct Instruction {
-        code: u8,
-        registers: u8,
-        offset: i16,
-        immediate: i32,
-    }
-
-    const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
-        Instruction { code, registers: to | from << 4, offset, immediate }
-    }
-
-    /// `to = immediate`
-    pub const fn mov(to: u8, immediate: i32) -> Instruction {
-        instruction(0xb7, to, 0, 0, immediate)
-    }
-
-    const fn copy(to: u8, from: u8) -> Instruction {
-        instruction(0xbf, to, from, 0, 0)
-    }
-
-    const fn load_context(to: u8, context: u8, offset: i16) -> Instruction {
-        instruction(0x61, to, context, offset, 0)
-    }
-
-    const fn call(helper: i32) -> Instruction {
-        instruction(0x85, 0, 0, 0, helper)
-    }
-
-    /// Ends the program with the result in register 0.
-    pub const fn exit() -> Instruction {
-        instruction(0x95, 0, 0, 0, 0)
-    }
-
-    /// A program that gives the packet the size and octets of `frame`, waits, and goes on with program
-    /// number `target` of the array. What the packet has grown by is taken away at the head, where it grows.
-    pub fn restore_and_call(frame: &[u8], array: RawFd, target: i32) -> Vec<Instruction> {
-        const ADJUST_HEAD: i32 = 44;
-        const TAIL_CALL: i32 = 12;
-        const DATA: i16 = 0;
-        const DATA_END: i16 = 4;
-        const SPINS: i32 = 400;
-        let len = frame.len() as i32;
-        let mut code = vec![
-            copy(6, 1),
-            load_context(3, 6, DATA_END),
-            load_context(4, 6, DATA),
-            instruction(0x1f, 3, 4, 0, 0),    // r3 -= r4
-            instruction(0x07, 3, 0, 0, -len), // r3 -= len
-            copy(2, 3),
-            call(ADJUST_HEAD),
-            load_context(3, 6, DATA),
-            load_context(4, 6, DATA_END),
-            copy(5, 3),
-            instruction(0x07, 5, 0, 0, len), // r5 += len
-        ];
-        let mut writes = Vec::new();
-        for (i, chunk) in frame.chunks(8).enumerate() {
-            let at = (i * 8) as i16;
-            if let Ok(octets) = <[u8; 8]>::try_from(chunk) {
-                let word = u64::from_le_bytes(octets);
-                writes.push(instruction(0x18, 2, 0, 0, word as i32)); // r2 = 64-bit immediate
-                writes.push(instruction(0, 0, 0, 0, (word >> 32) as i32));
-                writes.push(instruction(0x7b, 3, 2, at, 0)); // *(u64 *)(r3 + at) = r2
-            } else {
-                for (j, &octet) in chunk.iter().enumerate() {
-                    writes.push(instruction(0x72, 3, 0, at + j as i16, octet.into()));
-                }
-            }
-        }
-        let rest = [
-            mov(0, 0),
-            instruction(0x07, 0, 0, 0, 1),      // r0 += 1
-            instruction(0xa5, 0, 0, -2, SPINS), // if r0 < SPINS goto -2
-            copy(1, 6),
-            instruction(0x18, 2, 1, 0, array), // r2 = the array
-            instruction(0, 0, 0, 0, 0),
-            mov(3, target),
-            call(TAIL_CALL),
-        ];
-        // if r5 > r4 goto the end
-        code.push(instruction(0x2d, 5, 4, (writes.len() + rest.len()) as i16, 0));
-        code.extend(writes);
-        code.extend(rest);
-        code.extend([mov(0, action::ABORTED as i32), exit()]);
-        code
-    }
-
-    const MAP_CREATE: i64 = 0;
-    const MAP_LOOKUP: i64 = 1;
-    const MAP_UPDATE: i64 = 2;
-    const PROG_LOAD: i64 = 5;
-    const PROG_TEST_RUN: i64 = 10;
-
-    /// `union bpf_attr` as far as it is used here.
-    #[repr(C, align(8))]
-    struct Attributes([u8; 128]);
-
-    impl Attributes {
-        const fn new() -> Self {
-            Self([0; 128])
-        }
-        fn u32(mut self, at: usize, value: u32) -> Self {
-            self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-            self
-        }
-        fn u64(mut self, at: usize, value: u64) -> Self {
-            self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-            self
-        }
-        fn get(&self, at: usize) -> u32 {
-            u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("four octets"))
-        }
-        fn call(&mut self, command: i64) -> io::Result<i64> {
-            // SAFETY: the attributes are as large as said, and what they point to outlives the call.
-            let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut self.0, self.0.len()) };
-            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-        }
-    }
-
-    fn owned(fd: i64) -> OwnedFd {
-        // SAFETY: a descriptor that the kernel just made for us.
-        unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
-    }
-
-    /// Loads an XDP program, with multi-buffer support and attach type like ours: a tail call needs that.
-    pub fn load(code: &[Instruction]) -> Result<OwnedFd> {
-        const XDP: u32 = 6;
-        const HAS_FRAGS: u32 = 1 << 5;
-        const ATTACH_XDP: u32 = 37;
-        let license = c"Dual MIT/GPL";
-        let mut log = vec![0u8; 1 << 16];
-        let loaded = Attributes::new()
-            .u32(0, XDP)
-            .u32(4, code.len() as u32)
-            .u64(8, code.as_ptr() as u64)
-            .u64(16, license.as_ptr() as u64)
-            .u32(24, 1)
-            .u32(28, log.len() as u32)
-            .u64(32, log.as_mut_ptr() as u64)
-            .u32(44, HAS_FRAGS)
-            .u32(68, ATTACH_XDP)
-            .call(PROG_LOAD);
-        let text = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
-        Ok(owned(loaded.with_context(|| format!("a small program does not load: {text}"))?))
-    }
-
-    /// An element of a per-CPU array of numbers: one for each possible CPU. (aya asks sysfs for their number
-    /// each time.)
-    pub fn lookup(map: BorrowedFd<'_>, index: u32, cpus: usize) -> Result<Vec<u64>> {
-        let mut values = vec![0u64; cpus];
-        Attributes::new()
-            .u32(0, map.as_raw_fd() as u32)
-            .u64(8, &raw const index as u64)
-            .u64(16, values.as_mut_ptr() as u64)
-            .call(MAP_LOOKUP)
-            .context("a counter cannot be read")?;
-        Ok(values)
-    }
-
-    /// An array of programs to tail-call.
-    pub fn program_array(programs: &[RawFd]) -> Result<OwnedFd> {
-        const PROGRAM_ARRAY: u32 = 3;
-        let array = Attributes::new()
-            .u32(0, PROGRAM_ARRAY)
-            .u32(4, 4)
-            .u32(8, 4)
-            .u32(12, programs.len() as u32)
-            .call(MAP_CREATE)
-            .context("no program array")?;
-        let array = owned(array);
-        for (i, program) in programs.iter().enumerate() {
-            let key = i as u32;
-            Attributes::new()
-                .u32(0, array.as_raw_fd() as u32)
-                .u64(8, &raw const key as u64)
-                .u64(16, program as *const RawFd as u64)
-                .call(MAP_UPDATE)
-                .context("a program does not go into the array")?;
-        }
-        Ok(array)
-    }
-
-    /// Runs a program on a copy of `frame`; returns its last result, and the time of one run.
-    pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> Result<(u32, Duration)> {
-        let mut attributes = Attributes::new()
-            .u32(0, program.as_raw_fd() as u32)
-            .u32(8, frame.len() as u32)
-            .u64(16, frame.as_ptr() as u64)
-            .u32(32, repeat);
-        attributes.call(PROG_TEST_RUN).context("a test run failed")?;
-        Ok((attributes.get(4), Duration::from_nanos(attributes.get(36).into())))
-    }
-}
-
 /// Whether the JIT compiler is on: without it a measurement says nothing.
 pub fn jit_is_on() -> bool {
     fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").is_ok_and(|value| value.trim() != "0")
+}
+
+/// Runs a program on one frame, of at least 14 octets: its action, and the frame afterwards.
+///
+/// # Errors
+/// When the kernel does not run it.
+pub fn transmit(program: BorrowedFd<'_>, frame: &[u8]) -> Result<(u32, Vec<u8>)> {
+    raw::test_run_to_end(program, frame, 1)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::Way;
 use super::lineup::Lineup;
 use super::server::Server;
 use super::world::World;
@@ -80,12 +81,15 @@ impl Rates {
         Ok(Self { flood })
     }
 
-    /// The load at which a server answers most: without a limit, or one of the search.
+    /// The load at which a server answers most: one of the search, or without a limit when no socket is in the way.
     ///
     /// # Errors
     /// When it cannot be measured.
     pub fn best(&mut self, server: &Server, search: &Search) -> Result<(Offer, Sample)> {
-        let mut best = (None, self.measure(server, None, search.seconds)?);
+        let mut best = match server.peer.way {
+            Way::Sockets => (Some(search.first), Sample::default()),
+            Way::AfXdp | Way::Xdp => (None, self.measure(server, None, search.seconds)?),
+        };
         let mut offer = f64::from(search.first);
         let (mut in_vain, mut most) = (0, 0.0);
         while in_vain < search.patience {
