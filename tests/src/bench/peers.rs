@@ -86,8 +86,12 @@ impl Peer {
     /// Where its program is; `None` when this machine does not have it.
     pub fn find(&self) -> Option<PathBuf> {
         if self.is_ours() {
-            let beside = std::env::current_exe().ok()?.with_file_name(self.program);
-            return std::env::var_os(BINARY).map(PathBuf::from).or_else(|| beside.exists().then_some(beside));
+            // Beside a benchmark, or beside the folder of a test.
+            let here = std::env::current_exe().ok()?;
+            let mut beside = here.ancestors().skip(1).take(2).map(|folder| folder.join(self.program));
+            return std::env::var_os(BINARY)
+                .map(PathBuf::from)
+                .or_else(|| beside.find(|file| file.is_file()));
         }
         let mut path = std::env::var_os("PATH").unwrap_or_default();
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");

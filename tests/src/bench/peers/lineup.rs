@@ -53,12 +53,20 @@ impl Lineup {
     /// # Errors
     /// When one that is there cannot be made to answer.
     pub fn start(peers: &[&'static Peer], tables: &Path, size: Size) -> Result<Self> {
-        let cores = Cores::choose()?;
-        let folder = tempfile::tempdir()?;
         let rows = Estate::new(tables).files.remove("countries.csv").context("no country table")?;
         let rows = String::from_utf8(rows)?;
         let rows: Vec<&str> = rows.lines().step_by(size.every).collect();
-        let world = World::write(folder.path(), size.names, &rows.join("\n"))?;
+        Self::on(peers, &rows.join("\n"), size.names)
+    }
+
+    /// The same, on a table of `rows`.
+    ///
+    /// # Errors
+    /// As [`Lineup::start`].
+    pub fn on(peers: &[&'static Peer], rows: &str, names: u32) -> Result<Self> {
+        let cores = Cores::choose()?;
+        let folder = tempfile::tempdir()?;
+        let world = World::write(folder.path(), names, rows)?;
         fs::write(folder.path().join(QUESTIONS), world.questions())?;
         let mut lineup = Self {
             servers: Vec::new(),
