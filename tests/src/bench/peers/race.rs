@@ -76,6 +76,7 @@ impl Race {
             add(report, "core time for one", Sample::cost, "ns");
             add(report, "of it the server's own", |sample| sample.process, "ns");
             add(report, "answers a second of core time", |sample| 1e9 / sample.cost(), "1/s");
+            add(report, "core left to others", |sample| sample.away * 100.0, "%");
             add(report, "queries sent a second", |sample| sample.offered, "1/s");
             let wrong = samples.iter().map(|sample| sample.wrong).sum::<u64>();
             report.add(Figure::new(peer.name, wrong as f64, "").column("wrong answers").at_most(0.0));

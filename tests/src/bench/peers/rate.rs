@@ -118,11 +118,11 @@ impl Rates {
             self.flood
                 .steady(&server.ground.lab, Rule::Answered, pace, window, || server.processor_time())?;
         let [process, kernel] = [0, 1].map(|at| after[at].saturating_sub(before[at]) as f64);
-        let (answers, wall) = (seen.right as f64, seen.elapsed.as_nanos() as f64);
+        let (answers, wall) = (seen.right as f64, seen.elapsed.as_nanos().max(1) as f64);
         Ok(Sample {
             rate: answers * 1e9 / wall,
-            process: process / answers,
-            kernel: kernel / answers,
+            process: process / answers.max(1.0),
+            kernel: kernel / answers.max(1.0),
             away: (1.0 - (process + kernel) / wall).max(0.0),
             wrong: seen.wrong,
             offered: seen.sent as f64 * 1e9 / wall,
