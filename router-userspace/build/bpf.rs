@@ -10,6 +10,10 @@ use std::process::Command;
 /// Directory of the BPF toolchain; default `$XDG_CACHE_HOME/xroute/tools`.
 const TOOLS: &str = "XROUTE_TOOLS";
 
+/// The binary that measures the product, and the directory of its own sources.
+const FLOOD: &str = "xroute-flood";
+const MEASURES: &str = "flood";
+
 /// Name of the toolchain that is not rustup's.
 const SYSTEM: &str = "system";
 
@@ -50,8 +54,16 @@ fn build(binary: &str) -> Result<(), Box<dyn Error>> {
     let workspace = package.parent().ok_or("the package has no parent directory")?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
 
-    for path in ["router-ebpf", "router-common/src", "router-common/Cargo.toml", "Cargo.lock"] {
+    for path in ["router-ebpf/Cargo.toml", "router-common/src", "router-common/Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", workspace.join(path).display());
+    }
+    let sources = workspace.join("router-ebpf/src");
+    for entry in fs::read_dir(&sources).map_err(|error| format!("{}: {error}", sources.display()))? {
+        let entry = entry?;
+        // The product does not change with what measures it.
+        if entry.file_name() != MEASURES || binary == FLOOD {
+            println!("cargo:rerun-if-changed={}", entry.path().display());
+        }
     }
     for path in ["build.rs", "../router-userspace/build/bpf.rs"] {
         println!("cargo:rerun-if-changed={path}");

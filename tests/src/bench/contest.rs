@@ -1,7 +1,5 @@
 //! What is at the far end of one lab beside what is at that of another, in the same run.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use super::flood::{Flood, Load, Outcome, Rule};
@@ -19,8 +17,8 @@ pub struct Contest {
     pub least: f64,
     /// The greatest.
     pub greatest: f64,
-    /// From answer to answer: ours, the reflector's; the median of the rounds.
-    pub time: [Duration; 2],
+    /// Nanoseconds from answer to answer: ours, the reflector's; the median of the rounds.
+    pub time: [f64; 2],
     /// What was counted: ours, the reflector's.
     pub tally: [Tally; 2],
     /// What was wrong, by side.
@@ -67,10 +65,7 @@ pub fn contest(flood: &mut Flood, labs: [&Lab; 2], load: &Load, rounds: usize) -
         best.push(fastest);
     }
     let ratios = sorted(best.iter().map(|[ours, mirror]| mirror / ours));
-    let time = [0, 1].map(|side| {
-        let times = sorted(best.iter().map(|fastest| fastest[side]));
-        Duration::from_secs_f64(middle(&times) / 1e9)
-    });
+    let time = [0, 1].map(|side| middle(&sorted(best.iter().map(|fastest| fastest[side]))));
     Ok(Contest {
         ratio: middle(&ratios),
         least: ratios.first().copied().unwrap_or(f64::NAN),

@@ -234,6 +234,32 @@ impl Flood {
         Ok(outcome)
     }
 
+    /// The frame of a query of the set, as it is sent.
+    ///
+    /// # Errors
+    /// When there is no such query.
+    pub fn frame(&mut self, number: u32) -> Result<Vec<u8>> {
+        let table: Array<_, abi::Query> = map_mut(&mut self.ebpf, "QUERIES")?.try_into()?;
+        let query = table.get(&number, 0)?;
+        let mut frame: Vec<u8> = query.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        frame.truncate(query.len.into());
+        Ok(frame)
+    }
+
+    /// What the sink says of one frame, looked at whole.
+    ///
+    /// # Errors
+    /// When the kernel does not run it, or it says nothing.
+    pub fn judge(&mut self, rule: Rule, frame: &[u8]) -> Result<Verdict> {
+        self.configure(rule, &Load { unsampled: 0, ..Load::full(1) })?;
+        let before = self.counts()?;
+        let sink: &Xdp = self.ebpf.program("sink").context("no sink")?.try_into()?;
+        sink.test_run(TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() })?;
+        let after = self.counts()?;
+        let moved = after.answers.iter().zip(before.answers).position(|(after, before)| *after != before);
+        moved.and_then(|at| Verdict::ALL.get(at).copied()).context("nothing was counted")
+    }
+
     fn configure(&mut self, rule: Rule, load: &Load) -> Result<()> {
         // QR, OPCODE and RCODE.
         let flags_mask = 0xf80fu16.to_be();

@@ -2,7 +2,6 @@
 //! swaps addresses. Generator, program and sink share one processor; what the sink finds wrong is a missed goal.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use router_tests::bench::contest::{Contest, Tally, contest};
@@ -90,12 +89,10 @@ fn tell(report: &mut Report, form: Form, goal: Option<Goal>, found: &Contest) {
         Some(goal) => figure.goal(goal),
         None => figure,
     });
-    let million = |time: Duration| 1e3 / (time.as_secs_f64() * 1e9);
     let [ours, mirror] = found.time;
-    report.add(Figure::new(what, million(ours), "M/s").column("answers"));
-    report.add(Figure::new(what, million(mirror), "M/s").column("reflected"));
-    let nanoseconds = |time: Duration| time.as_secs_f64() * 1e9;
-    report.add(Figure::new(what, nanoseconds(ours) - nanoseconds(mirror), "ns").column("over the reflector"));
+    report.add(Figure::new(what, 1e3 / ours, "M/s").column("answers"));
+    report.add(Figure::new(what, 1e3 / mirror, "M/s").column("reflected"));
+    report.add(Figure::new(what, ours - mirror, "ns").column("over the reflector"));
     let sum = |of: fn(&Tally) -> u64| found.tally.iter().map(of).sum::<u64>();
     report.add(Figure::new(what, sum(|tally| tally.right) as f64, "").column("right"));
     report.add(Figure::new(what, sum(|tally| tally.wrong) as f64, "").column("wrong").at_most(0.0));
