@@ -202,7 +202,7 @@ impl Report {
             let judged = if figure.met == Some(true) { "met" } else { "MISSED" };
             format!("  goal: {words} {}: {judged}", with_unit(goal, &figure.unit))
         });
-        println!("  {title:<58} {:>14}{spread}{judged}", with_unit(figure.value, &figure.unit));
+        println!("  {title:<76} {:>14}{spread}{judged}", with_unit(figure.value, &figure.unit));
         self.push(Item::Figure(figure));
     }
 
@@ -228,7 +228,7 @@ impl Report {
 
     /// A text that belongs among the figures, such as a version.
     pub fn note(&mut self, what: &str, note: &str) {
-        println!("  {what:<58} {note}");
+        println!("  {what:<76} {note}");
         self.push(Item::Note { name: what.into(), text: note.into() });
     }
 
