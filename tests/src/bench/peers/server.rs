@@ -21,6 +21,8 @@ use crate::packet::{Query, rtype};
 
 /// How long a server may take to serve.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often one is asked the same at most until there is a reply.
+const ATTEMPTS: usize = 10;
 /// Octets of a socket's room for queries, as the kernel counts them.
 static ROOM: libc::c_int = 4 << 20;
 /// How long it may take to end.
@@ -123,8 +125,10 @@ impl Server {
     /// When it is not one A record with the right TTL, authoritative.
     pub fn ask(&self, world: &World, number: u32, source: Ipv4Addr) -> Result<Ipv4Addr> {
         let query = Query::new(&world.name(number), rtype::A).edns(1232).bytes();
-        let reply =
-            self.exchange(&query, source).with_context(|| format!("no reply of {}", self.peer.name))?;
+        // On a loaded machine one can be lost.
+        let reply = (1..ATTEMPTS).find_map(|_| self.exchange(&query, source).ok());
+        let reply = reply.map_or_else(|| self.exchange(&query, source), Ok);
+        let reply = reply.with_context(|| format!("no reply of {}", self.peer.name))?;
         let what = || format!("{} answers {}: {reply:02x?}", self.peer.name, world.name(number));
         let message = hickory_proto::op::Message::from_vec(&reply).with_context(what)?;
         let answers = &message.answers;
