@@ -60,6 +60,7 @@ impl Race {
                     sample.wrong
                 );
                 samples.push(sample);
+                *offer = plan.search.adjust(*offer, &sample);
             }
         }
         Ok(Self { runs: runs.into_iter().map(|(server, _, samples)| (server.peer, samples)).collect() })
