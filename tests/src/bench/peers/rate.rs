@@ -51,6 +51,11 @@ pub struct Rates {
 /// Queries that are sent at a time.
 const BURST: u32 = 32;
 
+/// A server that has so much of its core left could answer more.
+const IDLE: f64 = 0.15;
+/// More than the generator can make, in queries a second.
+const MOST: f64 = 1e7;
+
 /// How the best load is looked for: more and more, until more is in vain.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
@@ -65,13 +70,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// The next load, after one that was answered whole, or hardly: what was best when it was looked for need not be
-    /// what is best on a machine where others run.
+    /// The next load, after one that left something of the core, or was hardly answered: what was best when it was looked
+    /// for need not be what is best on a machine where others run.
     pub fn adjust(&self, offer: Offer, sample: &Sample) -> Offer {
         let offer = f64::from(offer?);
         let answered = sample.rate / sample.offered;
         Some(match answered {
-            _ if answered > 0.93 => offer * self.step,
+            _ if answered > 0.93 || sample.away > IDLE => (offer * self.step).min(MOST),
             _ if answered < 0.6 => offer / self.step,
             _ => offer,
         } as u32)
