@@ -84,8 +84,8 @@ impl Client {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Query {
-    /// QNAME in wire form, folded, as little-endian words. Zero beyond its end at least up to
-    /// [`INLINE_NAME`] and the next multiple of [`LINE`]: as far as names are compared.
+    /// QNAME in wire form, in the case it came in, as little-endian words. Zero beyond its end at least up to
+    /// [`INLINE_NAME`] and the next multiple of 8: as far as names are compared.
     pub name: [u64; NAME_WORDS],
     /// Octets of QNAME with the root, 1..=255.
     pub name_len: u32,
@@ -99,6 +99,14 @@ pub struct Query {
     pub ecs_len: u8,
     /// The client subnet's address.
     pub ecs: Client,
+}
+
+impl Query {
+    /// The client that decides, folded, and the bits that folding adds to a scope.
+    #[inline(always)]
+    pub fn client(&self, by_ecs: bool) -> (Client, u8) {
+        if by_ecs { self.ecs.fold(self.ecs_len) } else { self.source.fold(128) }
+    }
 }
 
 /// Why there is no answer here.
@@ -143,6 +151,28 @@ pub trait Tables {
     fn random(&self) -> u32;
     /// The slot of the wildcard that covers a name without a slot: [`crate::wildcard::find_covering`].
     fn covering(&self, generation: &Generation, query: &Query) -> Result<u32, Miss>;
+    /// [`pick_further`]; `query` is whose client was located.
+    #[inline(always)]
+    fn pick_further(
+        &self,
+        cells: u32,
+        place: u32,
+        located: &Located,
+        _query: &Query,
+    ) -> Result<(u32, u8), Miss>
+    where
+        Self: Sized,
+    {
+        pick_further(self, cells, place, located)
+    }
+    /// [`is_name_of`].
+    #[inline(always)]
+    fn is_name_of(&self, slot: u32, lines: u32, query: &Query) -> bool
+    where
+        Self: Sized,
+    {
+        is_name_of(self, slot, lines, query)
+    }
 }
 
 /// Folds ASCII upper case in eight octets at once (RFC 4343 §3); other octets stay. Length octets are
@@ -157,14 +187,26 @@ pub const fn fold_case(word: u64) -> u64 {
     word | (upper >> 2)
 }
 
-/// Keyed hash of a folded name: `words` of [`Query::name`], the last one padded with zeros.
+/// The bit in which upper and lower case of a letter differ, in every octet.
+///
+/// Names are hashed with it set, which costs less than to fold them: names that differ in their letters' case hash
+/// alike, a few others do too, and whoever hashes alike is compared.
+pub const CASE: u64 = 0x2020_2020_2020_2020;
+
+/// Takes a word into a keyed hash.
 #[inline(always)]
 pub fn hash_step(state: u64, word: u64) -> u64 {
     let mixed = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
 }
 
-/// Finishes [`hash_step`].
+/// Takes a word of [`Query::name`] into the hash of a name; the last one is padded with zeros.
+#[inline(always)]
+pub fn hash_word(state: u64, word: u64) -> u64 {
+    hash_step(state, word | CASE)
+}
+
+/// Finishes [`hash_word`].
 #[inline(always)]
 pub fn hash_end(state: u64, key: u64, name_len: u32) -> u64 {
     let mixed = (state ^ key ^ name_len as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -177,7 +219,7 @@ pub fn hash_name(seed: &[u64; 2], name: &[u64; NAME_WORDS], name_len: u32) -> u6
     let mut state = seed[0];
     let mut i = 0;
     while i < NAME_WORDS && (i as u32) * 8 < name_len {
-        state = hash_step(state, name[i]);
+        state = hash_word(state, name[i]);
         i += 1;
     }
     hash_end(state, seed[1], name_len)
@@ -206,39 +248,47 @@ pub const fn scale(number: u32, count: u16) -> (u32, u32) {
     ((product >> 32) as u32, product as u32)
 }
 
-/// Compares a query's name with an owner's.
+/// Compares a query's name with that of the owner in a slot.
 #[inline(always)]
-fn same_name<T: Tables>(tables: &T, generation: &Generation, owner: &Owner, query: &Query) -> bool {
+fn same_name<T: Tables>(
+    tables: &T,
+    generation: &Generation,
+    slot: u32,
+    owner: &Owner,
+    query: &Query,
+) -> bool {
     if owner.name_len as u32 != query.name_len {
         return false;
     }
-    if owner.name_len as usize <= INLINE_NAME {
-        let mut i = 0;
-        while i < INLINE_NAME / 8 {
-            if u64::from_le(owner.name_words()[i]) != query.name[i] {
-                return false;
-            }
-            i += 1;
-        }
-        return true;
+    // Most names are short, and most queries in lower case.
+    let mut differences = u64::from(owner.name_len as usize > INLINE_NAME);
+    let mut i = 0;
+    while i < INLINE_NAME / 8 {
+        differences |= u64::from_le(owner.name_words()[i]) ^ query.name[i];
+        i += 1;
     }
-    let first = owner.name_words()[0] as u32;
-    let mut line = 0;
-    while line < NAME_WORDS * 8 / LINE {
-        if line * LINE >= owner.name_len as usize {
-            break;
-        }
-        let Some(held) = tables.line(generation.lines.wrapping_add(first).wrapping_add(line as u32)) else {
-            return false;
+    differences == 0 || tables.is_name_of(slot, generation.lines, query)
+}
+
+/// Whether a query's name, in any case, is that of the owner in a slot, which is as long. `lines` is where the half's
+/// lines begin.
+#[inline(always)]
+pub fn is_name_of<T: Tables>(tables: &T, slot: u32, lines: u32, query: &Query) -> bool {
+    let Some(owner) = tables.owner(slot) else { return false };
+    let short = owner.name_len as usize <= INLINE_NAME;
+    let first = lines.wrapping_add(owner.name_words()[0] as u32);
+    let mut i = 0;
+    while i < NAME_WORDS && i * 8 < owner.name_len as usize {
+        let word = if short {
+            owner.name_words()[i % (INLINE_NAME / 8)]
+        } else {
+            let Some(line) = tables.line(first.wrapping_add((i / (LINE / 8)) as u32)) else { return false };
+            line.words()[i % (LINE / 8)]
         };
-        let mut i = 0;
-        while i < LINE / 8 {
-            if u64::from_le(held.words()[i]) != query.name[line * (LINE / 8) + i] {
-                return false;
-            }
-            i += 1;
+        if u64::from_le(word) != fold_case(query.name[i]) {
+            return false;
         }
-        line += 1;
+        i += 1;
     }
     true
 }
@@ -275,11 +325,12 @@ pub fn find_slot<'t, T: Tables>(
     let mut probe = 0;
     while probe < MAX_PROBES as u32 {
         let slot = (hash as u32).wrapping_add(probe) & generation.owner_mask;
-        let owner = tables.owner(generation.owners.wrapping_add(slot)).ok_or(Miss::Broken)?;
+        let slot = generation.owners.wrapping_add(slot);
+        let owner = tables.owner(slot).ok_or(Miss::Broken)?;
         if owner.name_len == 0 {
             return Err(Miss::UnknownName);
         }
-        if owner.hash == hash && same_name(tables, generation, owner, query) {
+        if owner.hash == hash && same_name(tables, generation, slot, owner, query) {
             return Ok(owner);
         }
         probe += 1;
@@ -311,7 +362,7 @@ pub fn locate<T: Tables>(
     query: &Query,
 ) -> Result<Located, Miss> {
     let by_ecs = query.has_ecs && owner.flags & Owner::ECS_OFF == 0;
-    let (client, folded) = if by_ecs { query.ecs.fold(query.ecs_len) } else { query.source.fold(128) };
+    let (client, folded) = query.client(by_ecs);
     let mut located = Located { region: 0, scope: 0, folded, by_ecs, client };
     if owner.partition == NONE {
         return Ok(located);
@@ -321,7 +372,7 @@ pub fn locate<T: Tables>(
         located.scope = entry.scope.saturating_add(folded);
         if entry.flags & LocationEntry::SPECIAL != 0 {
             located.by_ecs = false;
-            located.client = query.source.fold(128).0;
+            located.client = query.client(false).0;
             entry = tables.location(&located.client).ok_or(Miss::Broken)?;
         }
     }
@@ -338,48 +389,80 @@ pub fn pick<'t, T: Tables>(
     generation: &Generation,
     owner: &Owner,
     located: &Located,
-    aaaa: bool,
+    query: &Query,
 ) -> Result<Hit<'t>, Miss> {
-    let index = owner.first_answer.wrapping_add(2 * located.region as u32).wrapping_add(aaaa as u32);
-    let mut answer = tables.answer(generation.answers.wrapping_add(index)).ok_or(Miss::Broken)?;
+    let index =
+        owner.first_answer.wrapping_add(2 * located.region as u32).wrapping_add(u32::from(query.aaaa));
+    let answer = tables.answer(generation.answers.wrapping_add(index)).ok_or(Miss::Broken)?;
+    let (place, scope) = pick_one(tables, generation.cells, answer, located)?;
+    let cell = tables.cell(place).ok_or(Miss::Broken)?;
+    let (cell, scope) = if cell.kind == Cell::FURTHER {
+        let further = Located { scope, ..*located };
+        let (place, scope) = tables.pick_further(generation.cells, place, &further, query)?;
+        (tables.cell(place).ok_or(Miss::Broken)?, scope)
+    } else {
+        (cell, scope)
+    };
+    match cell.kind {
+        Cell::RECORDS => Ok(Hit { cell, scope, zone_len: owner.zone_len }),
+        Cell::NODATA => Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
+        _ => Err(Miss::DeferredShare),
+    }
+}
+
+/// Picks one of an answer's cells, which are counted from `cells` on: its place, and the scope.
+#[inline(always)]
+fn pick_one<T: Tables>(tables: &T, cells: u32, answer: Answer, located: &Located) -> Result<(u32, u8), Miss> {
+    let count = answer.cells();
+    if count == 0 {
+        return Err(Miss::Broken);
+    }
+    let base = cells.wrapping_add(answer.first_cell());
+    match answer.pick() {
+        Pick::Random => {
+            if count == 1 {
+                return Ok((base, located.scope));
+            }
+            let (at, rest) = scale(tables.random(), count);
+            let cell = tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?;
+            let picked = if rest < cell.threshold { at } else { cell.alias as u32 };
+            Ok((base.wrapping_add(picked), located.scope))
+        }
+        Pick::Hashed => {
+            let mut scope = located.scope;
+            if located.by_ecs {
+                let hashed = hashed_bits(located.client.family) + located.folded;
+                if hashed > scope {
+                    scope = hashed;
+                }
+            }
+            let (at, _) = scale(hash_client(&located.client, answer.salt()), count);
+            Ok((base.wrapping_add(at), scope))
+        }
+    }
+}
+
+/// Picks a cell of the answer in the cell at `place`, and again, as often as an answer may hold another: the place of
+/// one that holds none, and the scope. `located.scope` is the scope so far.
+#[inline(always)]
+pub fn pick_further<T: Tables>(
+    tables: &T,
+    cells: u32,
+    mut place: u32,
+    located: &Located,
+) -> Result<(u32, u8), Miss> {
     let mut scope = located.scope;
-    let mut picks = 0;
+    let mut picks = 1;
     while picks < MAX_PICKS {
-        let cells = answer.cells();
-        if cells == 0 {
-            return Err(Miss::Broken);
+        let cell = tables.cell(place).ok_or(Miss::Broken)?;
+        if cell.kind != Cell::FURTHER {
+            break;
         }
-        let base = generation.cells.wrapping_add(answer.first_cell());
-        let cell = match answer.pick() {
-            Pick::Random => {
-                let (at, rest) = if cells == 1 { (0, 0) } else { scale(tables.random(), cells) };
-                let cell = tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?;
-                if cells == 1 || rest < cell.threshold || cell.alias as u32 == at {
-                    cell
-                } else {
-                    tables.cell(base.wrapping_add(cell.alias as u32)).ok_or(Miss::Broken)?
-                }
-            }
-            Pick::Hashed => {
-                if located.by_ecs {
-                    let hashed = hashed_bits(located.client.family) + located.folded;
-                    if hashed > scope {
-                        scope = hashed;
-                    }
-                }
-                let (at, _) = scale(hash_client(&located.client, answer.salt()), cells);
-                tables.cell(base.wrapping_add(at)).ok_or(Miss::Broken)?
-            }
-        };
-        match cell.kind {
-            Cell::RECORDS => return Ok(Hit { cell, scope, zone_len: owner.zone_len }),
-            Cell::NODATA => return Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
-            Cell::FURTHER => answer = Answer(cell.piece_words()[0]),
-            _ => return Err(Miss::DeferredShare),
-        }
+        let answer = Answer(cell.piece_words()[0]);
+        (place, scope) = pick_one(tables, cells, answer, &Located { scope, ..*located })?;
         picks += 1;
     }
-    Err(Miss::DeferredShare)
+    Ok((place, scope))
 }
 
 /// The whole way from query to piece.
@@ -392,7 +475,7 @@ pub fn lookup<'t, T: Tables>(
 ) -> Result<Hit<'t>, Miss> {
     let owner = find_owner(tables, generation, query, hash)?;
     let located = locate(tables, generation, owner, query)?;
-    pick(tables, generation, owner, &located, query.aaaa)
+    pick(tables, generation, owner, &located, query)
 }
 
 #[cfg(test)]

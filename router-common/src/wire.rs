@@ -115,6 +115,12 @@ impl Sum {
         Self(self.0 + (word & 0xffff_ffff) + (word >> 32))
     }
 
+    /// Adds four octets as they lie in memory, from an even offset.
+    #[inline(always)]
+    pub const fn add32(self, word: u32) -> Self {
+        Self(self.0 + word as u64)
+    }
+
     /// Adds a 16-bit number that the packet holds in network order at an even offset.
     #[inline(always)]
     pub const fn add_number(self, number: u16) -> Self {

@@ -12,15 +12,17 @@ pub fn sum(packet: &Packet, offset: u32, len: u32) -> Option<Sum> {
     if left > (UDP_HEADER + MAX_QUERY) as usize {
         return None;
     }
-    let mut cursor = packet.cursor(offset)?;
+    let mut cursor = packet.cursor(offset);
     let mut sum = Sum::ZERO;
     while left >= 16 {
         let octets = cursor.next::<16>()?;
-        sum = sum.add(octets.u64::<0>()).add(octets.u64::<8>());
+        sum = sum.add32(octets.u32::<0>()).add32(octets.u32::<4>());
+        sum = sum.add32(octets.u32::<8>()).add32(octets.u32::<12>());
         left = opaque(left - 16);
     }
     if left >= 8 {
-        sum = sum.add(cursor.next::<8>()?.u64::<0>());
+        let octets = cursor.next::<8>()?;
+        sum = sum.add32(octets.u32::<0>()).add32(octets.u32::<4>());
         left -= 8;
     }
     if left > 0 {

@@ -16,24 +16,28 @@ mod scratch;
 mod stats;
 mod tables;
 mod trace;
+mod verdict;
 mod wildcard;
 
 use aya_ebpf::bindings::xdp_action::{XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX};
 use aya_ebpf::bindings::xdp_md;
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
-use router_common::abi::Control;
+use router_common::abi::{Control, Generation};
 use router_common::counter::Counter;
-use router_common::lookup::lookup;
+use router_common::lookup::{Hit, lookup};
 use router_common::verdict::Verdict;
 
 use crate::packet::Packet;
+use crate::parse::Headers;
 use crate::scratch::Scratch;
 use crate::stats::count;
 use crate::tables::Half;
+use crate::verdict::pass;
 
 /// The program. Its name is [`router_common::abi::PROGRAM`].
 #[xdp(frags)]
+#[inline(always)]
 fn xroute(context: XdpContext) -> u32 {
     // SAFETY: the context is the kernel's.
     let packet = unsafe { Packet::new(context.ctx) };
@@ -73,12 +77,15 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
     let half = Half::active(control);
     let generation = half.generation().ok_or(BROKEN)?;
     let scratch = Scratch::get().ok_or(BROKEN)?;
-    let headers = parse::read(&packet, generation, scratch)?;
-    let stale = scratch.clock.is_stale(control);
-    if stale && control.flags() & Control::STALE_PASS != 0 {
-        return Err(Verdict::Pass(Counter::PassStale));
-    }
-    let hit = lookup(&half, generation, &scratch.query, scratch.hash)?;
+    let headers = parse::read(context, &packet, &half, generation, scratch)?;
+    let (hit, stale) = match find(&packet, control, &half, generation, scratch, &headers) {
+        Ok(found) => found,
+        Err(Verdict::Pass(counter)) => {
+            let counter = parse::name::check(context, &headers, counter);
+            return Err(Verdict::Pass(counter));
+        }
+        Err(other) => return Err(other),
+    };
     if control.flags() & Control::TRACE != 0 {
         trace::query(context, scratch);
     }
@@ -88,6 +95,27 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
         stats::count_subnet(scratch.edns.ecs_family());
     }
     Ok(Verdict::Answer { counter, stale })
+}
+
+/// The answer to the question, and whether the lease has lapsed.
+#[inline(always)]
+fn find<'t>(
+    packet: &Packet,
+    control: Control,
+    half: &'t Half,
+    generation: &Generation,
+    scratch: &mut Scratch,
+    headers: &Headers,
+) -> Result<(Hit<'t>, bool), Verdict> {
+    parse::read_question(packet, generation, scratch, headers)?;
+    let stale = scratch.clock.is_stale(control);
+    if stale && control.flags() & Control::STALE_PASS != 0 {
+        return Err(pass(Counter::PassStale));
+    }
+    let hit = lookup(half, generation, &scratch.query, scratch.hash)?;
+    let fog = scratch.fog();
+    let scope = fog.hide(hit.scope.into()) as u8;
+    Ok((Hit { scope, ..hit }, fog.hide(stale.into()) != 0))
 }
 
 /// The licence, as the kernel wants to know it.

@@ -9,13 +9,16 @@ use core::marker::PhantomData;
 use aya_ebpf::bindings::xdp_md;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_tail, bpf_xdp_get_buff_len};
 
-/// Offsets beyond this are refused before they meet a pointer: the verifier wants to know that an offset
-/// is small. The largest one that can be needed is two VLAN tags, IPv6, UDP and the largest reply.
-const MAX_OFFSET: usize = 0x7ff;
+/// Largest offset that meets a pointer: the verifier wants to know that an offset is small. A power of two minus
+/// one, so that it is a mask, not a branch. What is looked for lies within two VLAN tags, IPv6, UDP and the
+/// largest reply, well below.
+pub const MAX_OFFSET: u32 = 0x7ff;
 
 /// A packet that is being looked at, or (after [`Packet::resize`]) written.
 pub struct Packet {
     context: *mut xdp_md,
+    start: usize,
+    end: usize,
 }
 
 impl Packet {
@@ -25,50 +28,36 @@ impl Packet {
     ///
     /// `context` is what the kernel handed to the program.
     #[inline(always)]
-    pub const unsafe fn new(context: *mut xdp_md) -> Self {
-        Self { context }
-    }
-
-    #[inline(always)]
-    fn start(&self) -> usize {
+    pub unsafe fn new(context: *mut xdp_md) -> Self {
         // SAFETY: the kernel's context lives as long as the program runs.
-        unsafe { (*self.context).data as usize }
-    }
-
-    #[inline(always)]
-    fn end(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { (*self.context).data_end as usize }
+        let (start, end) = unsafe { ((*context).data as usize, (*context).data_end as usize) };
+        // The kernel puts pointers of full width where the fields have half of it.
+        Self { context, start: opaque(start), end: opaque(end) }
     }
 
     /// Index of the interface it came in on.
     #[inline(always)]
     pub fn interface(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: the kernel's context lives as long as the program runs.
         unsafe { (*self.context).ingress_ifindex }
     }
 
     /// Octets in the first buffer.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        (self.end() - self.start()) as u32
+        (self.end - self.start) as u32
     }
 
     /// The first `N` octets; `None` when they are not all in the first buffer.
     #[inline(always)]
     pub fn front<const N: usize>(&self) -> Option<Window<'_, N>> {
-        self.window(self.start())
+        self.window(self.start)
     }
 
-    /// The `N` octets at `offset`; `None` when they are not all in the first buffer.
+    /// The `N` octets at `offset`, at most [`MAX_OFFSET`]; `None` when they are not all in the first buffer.
     #[inline(always)]
     pub fn at<const N: usize>(&self, offset: u32) -> Option<Window<'_, N>> {
-        // The bound must be seen on the very register that is added.
-        let offset = opaque(offset as usize);
-        if offset > MAX_OFFSET {
-            return None;
-        }
-        self.window(self.start() + offset)
+        self.window(self.address(offset))
     }
 
     /// The `N` octets before `end`; `None` when they are not all in the first buffer.
@@ -79,25 +68,27 @@ impl Packet {
         self.at(end.wrapping_sub(N as u32))
     }
 
+    /// A walk that begins at `offset`, at most [`MAX_OFFSET`].
+    #[inline(always)]
+    pub fn cursor(&self, offset: u32) -> Cursor<'_> {
+        Cursor { address: opaque(self.address(offset)), end: self.end, packet: PhantomData }
+    }
+
+    #[inline(always)]
+    fn address(&self, offset: u32) -> usize {
+        // The mask must be seen on the very register that is added.
+        self.start + (opaque(offset as usize) & MAX_OFFSET as usize)
+    }
+
     #[inline(always)]
     fn window<const N: usize>(&self, address: usize) -> Option<Window<'_, N>> {
         // The bound must be seen on the very register that is accessed.
         let address = opaque(address);
         // Written `p + n > end`: some verifiers miscompute other forms.
-        if address + N > self.end() {
+        if address + N > self.end {
             return None;
         }
         Some(Window { address, packet: PhantomData })
-    }
-
-    /// A walk that begins at `offset`.
-    #[inline(always)]
-    pub fn cursor(&self, offset: u32) -> Option<Cursor<'_>> {
-        let offset = opaque(offset as usize);
-        if offset > MAX_OFFSET {
-            return None;
-        }
-        Some(Cursor { address: opaque(self.start() + offset), end: self.end(), packet: PhantomData })
     }
 
     /// Makes the packet `len` octets long; `end` is where its IP packet ends. When that fails the packet is
@@ -120,14 +111,16 @@ impl Packet {
         }
         let delta = len.wrapping_sub(now) as i32;
         // SAFETY: the context is the kernel's; every window borrowed `self` and is gone.
-        if delta > 0 && unsafe { bpf_xdp_adjust_head(self.context, -delta) } == 0 {
-            return Some((self, delta as u32));
-        }
+        let moved = if delta > 0 && unsafe { bpf_xdp_adjust_head(self.context, -delta) } == 0 {
+            delta as u32
         // SAFETY: as above.
-        if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
+        } else if delta != 0 && unsafe { bpf_xdp_adjust_tail(self.context, delta) } != 0 {
             return None;
-        }
-        Some((self, 0))
+        } else {
+            0
+        };
+        // SAFETY: the kernel's context still.
+        Some((unsafe { Self::new(self.context) }, moved))
     }
 }
 
@@ -151,18 +144,25 @@ impl<'p> Cursor<'p> {
         Some(Window { address, packet: PhantomData })
     }
 
-    /// The `N` octets at `index`, at most 255, from where the walk is.
+    /// The `N` octets that begin `OFFSET` octets ahead; `None` when they are not all there.
     #[inline(always)]
-    pub fn at<const N: usize>(self, index: usize) -> Option<Window<'p, N>> {
-        let index = opaque(index);
-        if index > 0xff {
+    pub fn ahead<const OFFSET: usize, const N: usize>(&self) -> Option<Window<'p, N>> {
+        if self.address + (OFFSET + N) > self.end {
             return None;
         }
-        let address = opaque(self.address + index);
-        if address + N > self.end {
+        Some(Window { address: self.address + OFFSET, packet: PhantomData })
+    }
+
+    /// The octets from `OFFSET` octets ahead on, when they are fewer than 8, as the lower ones of a little-endian
+    /// word, zero above; `None` when there is none. `packet` is what the walk is over, at its ninth octet or beyond.
+    #[inline(always)]
+    pub fn rest<const OFFSET: usize>(&self, packet: &Packet) -> Option<u64> {
+        let left = self.end.wrapping_sub(self.address + OFFSET) as u32;
+        if left == 0 || left > 7 {
             return None;
         }
-        Some(Window { address, packet: PhantomData })
+        let word = packet.before::<8>(packet.len())?.u64::<0>();
+        Some(u64::from_le(word) >> (64 - 8 * left))
     }
 }
 
@@ -234,7 +234,7 @@ macro_rules! store {
     };
 }
 
-impl<const N: usize> Window<'_, N> {
+impl<'p, const N: usize> Window<'p, N> {
     load!(u8, u8, "u8", 1);
     load!(u16, u16, "u16", 2);
     load!(u32, u32, "u32", 4);
@@ -242,6 +242,13 @@ impl<const N: usize> Window<'_, N> {
     store!(set_u16, u16, "u16", 2);
     store!(set_u32, u32, "u32", 4);
     store!(set_u64, u64, "u64", 8);
+
+    /// `M` octets of it from `OFFSET` on.
+    #[inline(always)]
+    pub fn part<const OFFSET: usize, const M: usize>(self) -> Window<'p, M> {
+        const { assert!(fits(OFFSET, M, N)) };
+        Window { address: self.address + OFFSET, packet: PhantomData }
+    }
 
     /// Reads a 16-bit number in network order.
     #[inline(always)]

@@ -1,10 +1,14 @@
 //! Working memory of one run, one copy per CPU: too large for the 512 octets of a BPF stack.
 
+use core::cell::UnsafeCell;
+
 use router_common::lookup::Query;
 use router_common::wire::Sum;
 
 use crate::clock::Clock;
 use crate::maps::SCRATCH;
+use crate::packet::MAX_OFFSET;
+use crate::reply::Plan;
 
 /// What the parser found.
 #[repr(C)]
@@ -17,10 +21,12 @@ pub struct Scratch {
     pub question_sum: Sum,
     /// The query's OPT record.
     pub edns: Edns,
+    /// The reply, worked out.
+    pub plan: Plan,
     /// See [`crate::clock`].
     pub clock: Clock,
-    /// See [`forget`].
-    forgotten: u32,
+    /// Never written: see [`Fog`].
+    zero: u32,
     /// Tick of the last report ([`crate::report`]).
     pub reported: u32,
 }
@@ -83,22 +89,51 @@ impl Scratch {
         SCRATCH.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
     }
 
-    /// Takes a number through memory. The verifier follows a packet without a VLAN tag, with one and with
-    /// two as three different programs as long as it knows the number; after this it knows nothing, and
-    /// follows one.
+    /// See [`Fog`].
     #[inline(always)]
-    pub fn forget(&mut self, number: u32) -> u32 {
-        forget(&mut self.forgotten, number)
+    pub fn fog(&self) -> Fog {
+        // SAFETY: a valid reference; volatile so that the compiler does not find out what it always is.
+        Fog(unsafe { (&raw const self.zero).read_volatile() })
     }
 }
 
-/// Takes a number through a place in memory; see [`Scratch::forget`].
-#[inline(always)]
-pub fn forget(place: &mut u32, number: u32) -> u32 {
-    let place = &raw mut *place;
-    // SAFETY: a valid reference; volatile so that the compiler does not keep the number in a register.
-    unsafe {
-        place.write_volatile(number);
-        place.read_volatile()
+/// A value kept in working memory. What the verifier knows of it is lost there: after a branch it goes on once, not
+/// once for each way.
+#[repr(transparent)]
+pub struct Kept<T>(UnsafeCell<T>);
+
+impl<T: Copy> Kept<T> {
+    /// What was put there last.
+    #[inline(always)]
+    pub fn get(&self) -> T {
+        // SAFETY: nobody else uses this CPU's working memory; volatile so that it is read from there.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Puts a value there.
+    #[inline(always)]
+    pub fn set(&self, value: T) {
+        // SAFETY: as above.
+        unsafe { self.0.get().write_volatile(value) }
+    }
+}
+
+/// Makes the verifier forget a number. It follows a packet without a VLAN tag, with one and with two as three
+/// different programs as long as it knows the number. So something that it does not know, and that is zero, is
+/// added: after that there is one program.
+#[derive(Clone, Copy)]
+pub struct Fog(u32);
+
+impl Fog {
+    /// The number, at most [`MAX_OFFSET`].
+    #[inline(always)]
+    pub fn hide(self, number: u32) -> u32 {
+        number.wrapping_add(self.0) & MAX_OFFSET
+    }
+
+    /// A length, at most 65,535.
+    #[inline(always)]
+    pub fn hide_len(self, len: u32) -> u32 {
+        len.wrapping_add(self.0) & 0xffff
     }
 }

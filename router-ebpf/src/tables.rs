@@ -3,7 +3,7 @@
 use aya_ebpf::helpers::bpf_get_prandom_u32;
 use aya_ebpf::maps::lpm_trie::Key;
 use router_common::abi::{Answer, Cell, Control, Generation, Line, LocationEntry, Owner};
-use router_common::lookup::{Client, Miss, Query, Tables};
+use router_common::lookup::{Client, Located, Miss, Query, Tables, is_name_of, pick_further};
 
 use crate::maps::{
     ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, LOCATIONS_IPV4, LOCATIONS_IPV6, OWNERS, REGIONS,
@@ -111,8 +111,68 @@ impl Tables for Half {
     }
 
     #[inline(always)]
+    fn pick_further(
+        &self,
+        cells: u32,
+        place: u32,
+        located: &Located,
+        query: &Query,
+    ) -> Result<(u32, u8), Miss> {
+        let so_far =
+            u32::from(located.scope) | u32::from(located.folded) << 8 | u32::from(located.by_ecs) << 16;
+        // SAFETY: a reference.
+        let picked = unsafe { pick_nested(cells, place, so_far, &raw const *query) };
+        if picked == 0 {
+            return Err(Miss::Broken);
+        }
+        Ok((picked as u32, (picked >> 32) as u8))
+    }
+
+    #[inline(always)]
+    fn is_name_of(&self, slot: u32, lines: u32, query: &Query) -> bool {
+        // SAFETY: a reference.
+        unsafe { compare_name(slot, lines, &raw const *query) != 0 }
+    }
+
+    #[inline(always)]
     fn random(&self) -> u32 {
         // SAFETY: a helper without arguments.
         unsafe { bpf_get_prandom_u32() }
+    }
+}
+
+/// [`is_name_of`], as a number. A global function: the verifier follows its loop once, not once for each slot.
+///
+/// # Safety
+///
+/// `query` is null or valid.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn compare_name(slot: u32, lines: u32, query: *const Query) -> u32 {
+    // SAFETY: the caller's promise.
+    let Some(query) = (unsafe { query.as_ref() }) else { return 0 };
+    // Slots and lines are counted over both halves.
+    is_name_of(&Half::numbered(0), slot, lines, query).into()
+}
+
+/// [`pick_further`]: the place in bits 0..32, the scope in bits 32..40, and bit 63 is set; 0 when an index led nowhere.
+/// `so_far` holds the scope in bits 0..8, the bits that folding adds in 8..16, and in 16 whether ECS decides. A global
+/// function, since few answers hold another.
+///
+/// # Safety
+///
+/// `query` is null or valid.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pick_nested(cells: u32, place: u32, so_far: u32, query: *const Query) -> u64 {
+    // SAFETY: the caller's promise.
+    let Some(query) = (unsafe { query.as_ref() }) else { return 0 };
+    let by_ecs = so_far >> 16 & 1 != 0;
+    let client = query.client(by_ecs).0;
+    let located = Located { region: 0, scope: so_far as u8, folded: (so_far >> 8) as u8, by_ecs, client };
+    // Cells are counted over both halves.
+    match pick_further(&Half::numbered(0), cells, place, &located) {
+        Ok((place, scope)) => u64::from(place) | u64::from(scope) << 32 | 1 << 63,
+        Err(_) => 0,
     }
 }

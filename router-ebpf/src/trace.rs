@@ -115,7 +115,7 @@ pub unsafe extern "C" fn trace_name(query: *const Query, rule: u32) -> u32 {
     let start = end - len;
     let mut i = 0;
     while i < len {
-        if octet(&query.name, start + i) != octet(&rule.name, i) {
+        if octet(&query.name, start + i).to_ascii_lowercase() != octet(&rule.name, i) {
             return 0;
         }
         i += 1;

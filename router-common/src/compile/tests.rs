@@ -354,7 +354,7 @@ fn a_new_way_to_an_answer_takes_a_tally_or_more_room() {
 /// Two names of one length whose hashes are equal under the key returned with them: their first words
 /// differ as they like, their second by what makes up for it.
 fn colliding() -> ([u64; 2], [Name; 2]) {
-    use crate::lookup::hash_step;
+    use crate::lookup::{CASE, hash_word};
     let first = |text: &[u8; 7]| {
         let mut octets = [14; 8];
         octets[1..].copy_from_slice(text);
@@ -362,10 +362,12 @@ fn colliding() -> ([u64; 2], [Name; 2]) {
     };
     let (one, other) = (first(b"collide"), first(b"twinned"));
     for key in 0u64.. {
-        let mixed = |word: [u8; 8]| hash_step(key, u64::from_le_bytes(word));
-        let differ = (mixed(one) ^ mixed(other)).to_le_bytes();
-        // The last octet is the root of both.
-        if differ[7] != 0 {
+        let mixed = |word: [u8; 8]| hash_word(key, u64::from_le_bytes(word));
+        let differ = mixed(one) ^ mixed(other);
+        let wanted = differ & CASE == 0;
+        let differ = differ.to_le_bytes();
+        // The last octet is the root of both, and the bits of the case do not count.
+        if differ[7] != 0 || !wanted {
             continue;
         }
         let plain = |octet: u8| !octet.is_ascii_uppercase() && octet != b'*';
@@ -377,7 +379,7 @@ fn colliding() -> ([u64; 2], [Name; 2]) {
         let wire = |first: [u8; 8], second: [u8; 8]| Name::from_wire(&[first, second].concat()).unwrap();
         return ([key, 99], [wire(one, second), wire(other, twin)]);
     }
-    unreachable!("one key in 256 serves")
+    unreachable!("one key in 65,536 serves")
 }
 
 #[test]

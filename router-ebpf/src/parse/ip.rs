@@ -11,6 +11,7 @@ use router_common::wire::{
 
 use crate::maps::LOCALS;
 use crate::packet::Packet;
+use crate::verdict::pass;
 
 /// What the rest must know of the IP header.
 pub struct Ip {
@@ -34,39 +35,39 @@ pub fn read(packet: &Packet, generation: &Generation, offset: u32, ethertype: u1
     match ethertype {
         ETHERTYPE_IPV4 => read_ipv4(packet, generation, offset),
         ETHERTYPE_IPV6 => read_ipv6(packet, generation, offset),
-        _ => Err(Verdict::Pass(Counter::PassNotIp)),
+        _ => Err(pass(Counter::PassNotIp)),
     }
 }
 
 #[inline(always)]
 fn read_ipv4(packet: &Packet, generation: &Generation, offset: u32) -> Result<Ip, Verdict> {
-    let ip = packet.at::<{ IPV4_HEADER as usize }>(offset).ok_or(Verdict::Pass(Counter::PassShort))?;
+    let Some(ip) = packet.at::<{ IPV4_HEADER as usize }>(offset) else {
+        return Err(pass(Counter::PassShort));
+    };
     let (source, destination) = (ip.u32::<12>(), ip.u32::<16>());
-    let header = Sum::ZERO
-        .add(ip.u64::<0>())
-        .add(u64::from(ip.u32::<8>()))
-        .add(u64::from(source) << 32 | u64::from(destination));
+    let addresses = Sum::ZERO.add32(source).add32(destination);
+    let header = addresses.add32(ip.u32::<0>()).add32(ip.u32::<4>()).add32(ip.u32::<8>());
     if ip.u8::<0>() != IPV4_FIRST || !header.is_intact() {
-        return Err(Verdict::Pass(Counter::PassIpHeader));
+        return Err(pass(Counter::PassIpHeader));
     }
     let len = u32::from(ip.number::<2>());
     if len < IPV4_HEADER || offset + len > packet.len() {
-        return Err(Verdict::Pass(Counter::PassShort));
+        return Err(pass(Counter::PassShort));
     }
     if ip.number::<6>() & IPV4_FRAGMENT != 0 {
-        return Err(Verdict::Pass(Counter::PassFragment));
+        return Err(pass(Counter::PassFragment));
     }
     if is_martian_ipv4(u32::from_be(source)) || is_service_ipv4(generation, source) || is_local(source) {
-        return Err(Verdict::Pass(Counter::PassMartian));
+        return Err(pass(Counter::PassMartian));
     }
     if ip.u8::<9>() != UDP {
-        return Err(Verdict::Pass(Counter::PassNotDns));
+        return Err(pass(Counter::PassNotDns));
     }
     Ok(Ip {
         ipv6: false,
         header: IPV4_HEADER,
         payload: len - IPV4_HEADER,
-        addresses: Sum::ZERO.add(u64::from(source) << 32 | u64::from(destination)),
+        addresses,
         source: Client::from_words(4, [u64::from(source.to_le()).to_le(), 0]),
         to_us: is_service_ipv4(generation, destination),
     })
@@ -74,26 +75,28 @@ fn read_ipv4(packet: &Packet, generation: &Generation, offset: u32) -> Result<Ip
 
 #[inline(always)]
 fn read_ipv6(packet: &Packet, generation: &Generation, offset: u32) -> Result<Ip, Verdict> {
-    let ip = packet.at::<{ IPV6_HEADER as usize }>(offset).ok_or(Verdict::Pass(Counter::PassShort))?;
+    let Some(ip) = packet.at::<{ IPV6_HEADER as usize }>(offset) else {
+        return Err(pass(Counter::PassShort));
+    };
     if ip.u8::<0>() >> 4 != 6 {
-        return Err(Verdict::Pass(Counter::PassIpHeader));
+        return Err(pass(Counter::PassIpHeader));
     }
     let payload = u32::from(ip.number::<4>());
     if offset + IPV6_HEADER + payload > packet.len() {
-        return Err(Verdict::Pass(Counter::PassShort));
+        return Err(pass(Counter::PassShort));
     }
     let next_header = ip.u8::<6>();
     if is_extension_header(next_header) {
-        return Err(Verdict::Pass(Counter::PassExtension));
+        return Err(pass(Counter::PassExtension));
     }
     let source = [ip.u64::<8>(), ip.u64::<16>()];
     if is_martian_ipv6(u64::from_be(source[0]), u64::from_be(source[1]))
         || is_service_ipv6(generation, source)
     {
-        return Err(Verdict::Pass(Counter::PassMartian));
+        return Err(pass(Counter::PassMartian));
     }
     if next_header != UDP {
-        return Err(Verdict::Pass(Counter::PassNotDns));
+        return Err(pass(Counter::PassNotDns));
     }
     let destination = [ip.u64::<24>(), ip.u64::<32>()];
     Ok(Ip {

@@ -8,15 +8,19 @@ use router_common::wire::{
 };
 
 use crate::packet::Packet;
+use crate::scratch::Fog;
+use crate::verdict::pass;
 
 /// The frame is for us: octets before the IP header, and the EtherType.
 #[inline(always)]
-pub fn read(packet: &Packet, generation: &Generation) -> Result<(u32, u16), Verdict> {
-    let frame = packet.front::<{ ETHERNET_HEADER as usize }>().ok_or(Verdict::Pass(Counter::PassShort))?;
+pub fn read(packet: &Packet, generation: &Generation, fog: Fog) -> Result<(u32, u16), Verdict> {
+    let Some(frame) = packet.front::<{ ETHERNET_HEADER as usize }>() else {
+        return Err(pass(Counter::PassShort));
+    };
     let to_us = is_our_mac(generation, packet.interface(), frame.u32::<0>(), frame.u16::<4>());
     // A reply must never go to a group of hosts.
     if !to_us || frame.u8::<6>() & 1 != 0 {
-        return Err(Verdict::Pass(Counter::PassMac));
+        return Err(pass(Counter::PassMac));
     }
     let mut ethertype = frame.number::<12>();
     let mut header = ETHERNET_HEADER;
@@ -25,15 +29,17 @@ pub fn read(packet: &Packet, generation: &Generation) -> Result<(u32, u16), Verd
         if ethertype != ETHERTYPE_VLAN && ethertype != ETHERTYPE_QINQ {
             break;
         }
-        let tag = packet.at::<{ VLAN_TAG as usize }>(header).ok_or(Verdict::Pass(Counter::PassShort))?;
+        let Some(tag) = packet.at::<{ VLAN_TAG as usize }>(header) else {
+            return Err(pass(Counter::PassShort));
+        };
         if !is_our_vlan(generation, tag.number::<0>() & VLAN_ID) {
-            return Err(Verdict::Pass(Counter::PassVlan));
+            return Err(pass(Counter::PassVlan));
         }
         ethertype = tag.number::<2>();
         header += VLAN_TAG;
         tags += 1;
     }
-    Ok((header, ethertype))
+    Ok((fog.hide(header), ethertype))
 }
 
 /// Whether an address, its octets in the order of memory, is that of the interface.
