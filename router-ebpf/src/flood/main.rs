@@ -111,7 +111,7 @@ fn write(packet: &Packet, query: &Query) -> Option<()> {
     head.set_u64::<48>(words[6]);
     head.set_u64::<56>(words[7]);
     head.set_u64::<64>(words[8]);
-    let mut cursor = packet.cursor(SHORTEST as u32)?;
+    let mut cursor = packet.cursor(SHORTEST as u32);
     let mut left = opaque(usize::from(query.len).wrapping_sub(SHORTEST));
     if left > LONGEST - SHORTEST {
         return None;
@@ -199,7 +199,7 @@ fn judge(packet: &Packet) -> Result<(), Verdict> {
 fn same_question(packet: &Packet, query: &Query) -> Option<()> {
     const FIRST: usize = QUESTION / 8 + 1;
     let end = u32::from(query.end);
-    let mut cursor = packet.cursor(FIRST as u32 * 8)?;
+    let mut cursor = packet.cursor(FIRST as u32 * 8);
     let mut at = FIRST;
     while at < WORDS && (at as u32 + 1) * 8 <= end {
         if cursor.next::<8>()?.u64::<0>() != query.words[at] {

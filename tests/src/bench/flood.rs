@@ -103,8 +103,10 @@ pub struct Outcome {
     pub other: u64,
     /// Dropped by full queues.
     pub overflow: Overflow,
-    /// From the first query until the last was sent and what the kernel had queued was done.
+    /// From the first query to the last.
     pub elapsed: Duration,
+    /// The part of it that the processor was not given to something else meanwhile. Whole nanoseconds for each frame.
+    pub busy: Duration,
 }
 
 impl Outcome {
@@ -124,9 +126,9 @@ impl Outcome {
         self.right as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Nanoseconds from answer to answer.
+    /// Nanoseconds of the processor for one right answer.
     pub fn nanoseconds(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 / self.right as f64
+        self.busy.as_nanos() as f64 / self.right as f64
     }
 }
 
@@ -198,39 +200,41 @@ impl Flood {
     /// When the kernel does not run the generator.
     pub fn run(&mut self, lab: &Lab, rule: Rule, load: &Load) -> Result<Outcome> {
         self.configure(rule, load)?;
-        let (counts, overflow) = (self.counts()?, lab.overflow()?);
+        let counts = self.counts()?;
         let generator: &Xdp = self.ebpf.program("generator").context("no generator")?.try_into()?;
         let cpu = self.cpu;
-        let elapsed = lab.near.run(|| -> Result<Duration> {
+        let (elapsed, busy) = lab.near.run(|| -> Result<_> {
             pin(cpu)?;
             // What the program makes of a frame is never longer; at first it is as long as the longest.
             let frame = [0; abi::LONGEST];
             let context = context(frame.len() as u32, lab.near_index);
             let start = Instant::now();
-            let mut left = load.packets;
+            let (mut left, mut busy) = (load.packets, Duration::ZERO);
             while left > 0 {
                 let repeat = if load.pace.is_some() { left.min(SLICE) } else { left };
-                generator.test_run(TestRunOptions {
+                let result = generator.test_run(TestRunOptions {
                     data_in: Some(&frame),
                     ctx_in: Some(&context),
                     repeat,
                     attrs: TestRunAttrs::new().xdp_live_frames(load.batch),
                     ..TestRunOptions::new()
                 })?;
+                // The kernel has divided by the number of frames, and stops its clock when it gives way.
+                busy += result.duration * repeat;
                 left -= repeat;
             }
-            Ok(start.elapsed())
+            Ok((start.elapsed(), busy))
         })?;
         let now = self.settled()?;
-        let after = lab.overflow()?;
-        let mut outcome = Outcome { sent: now.sent - counts.sent, elapsed, ..Outcome::default() };
+        let mut outcome = Outcome { sent: now.sent - counts.sent, elapsed, busy, ..Outcome::default() };
         for (at, (now, before)) in now.answers.iter().zip(counts.answers).enumerate() {
             outcome.verdicts[at] = now - before;
         }
         outcome.right = outcome.verdicts[Verdict::Right as usize];
         outcome.other = outcome.verdicts[Verdict::Other as usize];
-        outcome.overflow =
-            Overflow { queries: after.queries - overflow.queries, answers: after.answers - overflow.answers };
+        if outcome.lost() > 0 {
+            outcome.overflow = lab.new_overflow()?;
+        }
         Ok(outcome)
     }
 

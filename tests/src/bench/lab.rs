@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -35,9 +36,11 @@ pub struct Lab {
     pub near_index: u32,
     /// Index of [`FAR`].
     pub far_index: u32,
+    /// What the interfaces had dropped when they were last asked.
+    told: Mutex<Overflow>,
 }
 
-/// What the interfaces dropped since they were made, because a queue between them was full.
+/// What the interfaces dropped, because a queue between them was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overflow {
     /// Queries on the way to the far end.
@@ -86,14 +89,22 @@ impl Lab {
             })
         };
         let (near_index, far_index) = (index(&near, c"fl0")?, index(&far, c"fl1")?);
-        Ok(Self { near, far, near_index, far_index })
+        Ok(Self { near, far, near_index, far_index, told: Mutex::default() })
     }
 
-    /// What the queues could not take.
+    /// What the queues could not take since this was last asked.
     ///
     /// # Errors
     /// When the driver does not say.
-    pub fn overflow(&self) -> Result<Overflow> {
+    pub fn new_overflow(&self) -> Result<Overflow> {
+        let now = self.overflow()?;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *told, now);
+        Ok(Overflow { queries: now.queries - before.queries, answers: now.answers - before.answers })
+    }
+
+    /// What the queues could not take since the lab was made.
+    fn overflow(&self) -> Result<Overflow> {
         let near = statistics(&self.near, NEAR)?;
         let far = statistics(&self.far, FAR)?;
         let sum = |of: &BTreeMap<String, u64>, what: &str| {
