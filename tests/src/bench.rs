@@ -4,6 +4,7 @@ pub mod cases;
 pub mod contest;
 pub mod estate;
 pub mod flood;
+pub mod interpreter;
 pub mod lab;
 pub mod maps;
 pub mod peers;

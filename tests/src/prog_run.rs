@@ -22,6 +22,7 @@ mod raw;
 pub mod replay;
 
 pub use copies::{Copied, rule};
+pub use raw::lookup_octets;
 
 /// XDP actions, as the kernel numbers them.
 pub mod action {

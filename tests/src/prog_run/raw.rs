@@ -195,6 +195,21 @@ pub fn lookup(map: BorrowedFd<'_>, index: u32, cpus: usize) -> Result<Vec<u64>> 
     Ok(values)
 }
 
+/// An element of any map by its key, of `size` octets; `None` when there is none.
+pub fn lookup_octets(map: BorrowedFd<'_>, key: &[u8], size: usize) -> Result<Option<Vec<u8>>> {
+    let mut value = vec![0; size];
+    let found = Attributes::new()
+        .u32(0, map.as_raw_fd() as u32)
+        .u64(8, key.as_ptr() as u64)
+        .u64(16, value.as_mut_ptr() as u64)
+        .call(MAP_LOOKUP);
+    match found {
+        Ok(_) => Ok(Some(value)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error).context("a map cannot be read"),
+    }
+}
+
 /// An array of programs to tail-call.
 pub fn program_array(programs: &[RawFd]) -> Result<OwnedFd> {
     const PROGRAM_ARRAY: u32 = 3;
