@@ -24,6 +24,7 @@ mod oracle;
 mod settle;
 mod why;
 
+use asking::locate;
 pub(crate) use asking::stand;
 pub use expected::Expectations;
 pub(crate) use nearest::{nearest_first, nearness};
@@ -328,8 +329,8 @@ pub fn dependence(snapshot: &Snapshot, profile: ProfileId, asked: Asked, asker: 
 
 /// Where an asker is; the cheap part of a decision.
 pub fn place(snapshot: &Snapshot, profile: ProfileId, asker: &Asker) -> Place {
-    let standing = stand(&snapshot.model, &snapshot.atlas, profile, asker);
-    Place { location: standing.id, scope: standing.scope_of(&Choice::Nodata) }
+    let found = locate(&snapshot.model, &snapshot.atlas, profile, asker);
+    Place { location: found.id, scope: found.scope }
 }
 
 #[cfg(test)]

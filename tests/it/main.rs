@@ -21,6 +21,7 @@ mod mutation;
 mod observe;
 mod options;
 mod packets;
+mod peers;
 mod ready;
 mod refuse;
 mod reload;

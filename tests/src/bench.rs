@@ -7,6 +7,7 @@ pub mod flood;
 pub mod interpreter;
 pub mod lab;
 pub mod maps;
+pub mod peers;
 pub mod plot;
 pub mod report;
 pub mod serving;

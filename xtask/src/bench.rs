@@ -43,13 +43,20 @@ enum Need {
 
 use Need::{Agent, CountryTable, Optional, Program, Root};
 
+const KNOT: Need = Optional("knotd", "knot");
+const NSD: Need = Optional("nsd", "nsd");
+const GDNSD: Need = Optional("gdnsd", "gdnsd");
+/// The backend needs the server.
+const POWERDNS: Need = Optional("pdns_server", "pdns-backend-geoip");
+const BIND: Need = Optional("named", "bind9");
+
 /// Every subject, in the order of the report.
 #[rustfmt::skip] // one line each
 const SUBJECTS: &[Subject] = &[
     Subject { name: "prog", whole: true, what: "One query in the XDP program, over an empty one: by case and by size of the tables", needs: &[Root, CountryTable] },
     Subject { name: "flood", whole: true, what: "Answers a second over veth, to a reflector's", needs: &[Root, CountryTable] },
-    Subject { name: "peers", whole: true, what: "The same questions to other DNS servers", needs: &[Root, Agent, CountryTable, Program("dnsperf", "dnsperf"), Optional("nsd", "nsd"), Optional("knotd", "knot")] },
-    Subject { name: "userspace", whole: true, what: "dnsperf against the userspace server and others with the same zone, one core each", needs: &[Agent, Program("dnsperf", "dnsperf"), Program("nsd", "nsd"), Program("knotd", "knot")] },
+    Subject { name: "peers", whole: true, what: "The same questions to other DNS servers, one core each; latency", needs: &[Root, Agent, CountryTable, Program("dnsperf", "dnsperf"), Program("ethtool", "ethtool"), KNOT, NSD, GDNSD, POWERDNS, BIND] },
+    Subject { name: "userspace", whole: true, what: "The server without XDP beside other DNS servers, one core each", needs: &[Root, Agent, CountryTable, Program("ethtool", "ethtool"), KNOT, NSD, GDNSD, POWERDNS, BIND] },
     Subject { name: "compile", whole: false, what: "From 100,000 names over a country table to maps, and from a verdict to the last word written", needs: &[Root, CountryTable] },
     Subject { name: "probe", whole: false, what: "20,000 targets every 10 s for a minute: rate, lateness, CPU, memory", needs: &[Agent] },
 ];

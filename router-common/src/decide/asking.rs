@@ -16,8 +16,6 @@ pub(crate) struct Standing<'a> {
     pub client: Client,
     /// What is known of it.
     pub location: &'a Location,
-    /// Its location; 0 towards a profile that does not look at clients.
-    pub id: u32,
     /// Scope by the location table.
     scope: u8,
     /// What [`Choice::Hashed`] makes of it at least.
@@ -31,15 +29,26 @@ impl Standing<'_> {
     }
 }
 
-/// Finds where an asker stands.
-pub(crate) fn stand<'a>(model: &Model, atlas: &'a Atlas, profile: ProfileId, asker: &Asker) -> Standing<'a> {
+/// The cheap part of a [`Standing`]: whose address decides, and which location it is in.
+pub(crate) struct Whereabouts {
+    /// The address that decides, folded.
+    pub client: Client,
+    /// Its location; 0 towards a profile that does not look at clients.
+    pub id: u32,
+    /// Scope by the location table.
+    pub scope: u8,
+    hashed_scope: u8,
+}
+
+/// Finds where an asker is.
+pub(crate) fn locate(model: &Model, atlas: &Atlas, profile: ProfileId, asker: &Asker) -> Whereabouts {
     let uses_ecs = model.profile(profile).ecs;
     let (source, source_folded) = client(asker.source).fold(128);
     let ecs = asker.ecs.filter(|&(_, known)| uses_ecs && known > 0);
     let (mut client, folded) =
         ecs.map_or((source, source_folded), |(address, known)| client(address).fold(known));
     let mut hashed_scope = lookup::hashed_bits(client.family).saturating_add(folded);
-    let (mut scope, mut location, mut id) = (0, atlas.default_location(), 0);
+    let (mut scope, mut id) = (0, 0);
     if atlas.looks_at_client(profile) {
         let entry = atlas.find(&client);
         scope = entry.prefix_len.saturating_add(folded);
@@ -51,12 +60,19 @@ pub(crate) fn stand<'a>(model: &Model, atlas: &'a Atlas, profile: ProfileId, ask
             hashed_scope = 0;
             id = atlas.find(&client).location;
         }
-        location = atlas.facts(&client);
     }
     if !uses_ecs {
         (scope, hashed_scope) = (0, 0);
     }
-    Standing { client, location, id, scope, hashed_scope }
+    Whereabouts { client, id, scope, hashed_scope }
+}
+
+/// Finds where an asker stands.
+pub(crate) fn stand<'a>(model: &Model, atlas: &'a Atlas, profile: ProfileId, asker: &Asker) -> Standing<'a> {
+    let Whereabouts { client, id: _, scope, hashed_scope } = locate(model, atlas, profile, asker);
+    let location =
+        if atlas.looks_at_client(profile) { atlas.facts(&client) } else { atlas.default_location() };
+    Standing { client, location, scope, hashed_scope }
 }
 
 /// An address as a client, not folded.

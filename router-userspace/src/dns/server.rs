@@ -17,7 +17,7 @@ use super::{Counts, Service, notify, tcp, transfer, udp};
 
 /// Memory for replies that are ready, of all threads and of each, in octets.
 const READY_MEMORY: usize = 256 << 20;
-const MAX_READY_MEMORY: usize = 32 << 20;
+const MAX_READY_MEMORY: usize = 128 << 20;
 /// What a stopped server waits for replies that are being written.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 /// And what one that leaves its sockets to another waits for transfers and for clients that do not take their replies.

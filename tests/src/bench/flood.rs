@@ -20,6 +20,8 @@ use crate::packet::{Frame, Query};
 
 pub use super::lab::abi::{MOST_QUERIES, Verdict};
 
+pub mod steady;
+
 /// The programs, built from `router-ebpf/src/flood`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xroute-flood"));
 
