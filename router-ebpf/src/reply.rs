@@ -80,7 +80,8 @@ fn plan(
 ) -> Result<(), Verdict> {
     let (cell, plan) = (hit.cell, &scratch.plan);
     let piece_len = u32::from(cell.len);
-    if piece_len < MIN_PIECE || piece_len > MAX_PIECE as u32 || u32::from(hit.zone_len) > headers.name_len {
+    let zone_is_longer = cell.kind == Cell::NODATA && u32::from(hit.zone_len) > headers.name_len;
+    if piece_len < MIN_PIECE || piece_len > MAX_PIECE as u32 || zone_is_longer {
         return Err(pass(Counter::PassBroken));
     }
     // Lines follow one another in one array: when the last is there, so are the others.
