@@ -73,7 +73,7 @@ fn netns_a_flood_is_answered_right_by_the_program() {
     if !need_netns() {
         return;
     }
-    let serving = Serving::new(&Estate::made_up(12, [300, 100])).expect("it compiles");
+    let serving = Serving::new(&Estate::made_up([12, 10], [300, 100])).expect("it compiles");
     let lab = Lab::new().expect("a lab");
     let responder = serving.start(&lab).expect("it is attached");
     for form in [Form::Bare, Form::Edns, Form::Subnet] {

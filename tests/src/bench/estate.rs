@@ -40,6 +40,8 @@ pub struct Estate {
     pub text: String,
     /// By name.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Profiles, and names of each.
+    pub size: [usize; 2],
     /// Rows of the country table, by family.
     pub prefixes: [usize; 2],
     /// Where the country table is from.
@@ -49,11 +51,6 @@ pub struct Estate {
 impl Estate {
     /// With the country table of Debian's tor-geoipdb in `directory`, or a made one of its size.
     pub fn new(directory: &Path) -> Self {
-        Self::of_size(PROFILES, directory)
-    }
-
-    /// With so many profiles of [`NAMES`] names each, and otherwise like [`Self::new`].
-    pub fn of_size(profiles: usize, directory: &Path) -> Self {
         let mut rows = Rows::default();
         let read = |name: &str| std::fs::read_to_string(directory.join(name));
         let table = match (read("geoip"), read("geoip6")) {
@@ -67,26 +64,26 @@ impl Estate {
                 "made up: tor-geoipdb is not there".into()
             }
         };
-        Self::over(profiles, rows, table)
+        Self::over([PROFILES, NAMES], rows, table)
     }
 
-    /// With so many profiles, and a country table made up of so many prefixes of each family.
-    pub fn made_up(profiles: usize, prefixes: [usize; 2]) -> Self {
+    /// With so many profiles of so many names each, and a country table made up of so many prefixes of each family.
+    pub fn made_up(size: [usize; 2], prefixes: [usize; 2]) -> Self {
         let mut rows = Rows::default();
         rows.make_up(prefixes);
-        Self::over(profiles, rows, "made up".into())
+        Self::over(size, rows, "made up".into())
     }
 
-    fn over(profiles: usize, rows: Rows, table: String) -> Self {
+    fn over([profiles, names]: [usize; 2], rows: Rows, table: String) -> Self {
         let mut files = BTreeMap::new();
         files.insert("countries.csv".into(), rows.text.into_bytes());
         files.insert("latency.csv".into(), latency().into_bytes());
-        Self { text: text(profiles), files, prefixes: rows.count, table }
+        Self { text: text(profiles, names), files, size: [profiles, names], prefixes: rows.count, table }
     }
 
-    /// The name of a number.
-    pub fn name(number: usize) -> String {
-        format!("host{}.service{}.gslb.example.com", number % NAMES, number / NAMES)
+    /// A name by its number, of an estate whose profiles have so many names.
+    pub fn name(number: usize, names: usize) -> String {
+        format!("host{}.service{}.gslb.example.com", number % names, number / names)
     }
 }
 
@@ -154,7 +151,7 @@ fn latency() -> String {
     text
 }
 
-fn text(profiles: usize) -> String {
+fn text(profiles: usize, names: usize) -> String {
     let mut text = String::from(
         r#"
 [server]
@@ -185,16 +182,16 @@ address = ["203.0.113.2", "2001:db8:ffff::2"]
     );
     let mut rng = Rng::new(3);
     for at in 0..profiles {
-        profile(&mut text, at, &mut rng);
+        profile(&mut text, at, names, &mut rng);
     }
     text
 }
 
-fn profile(text: &mut String, at: usize, rng: &mut Rng) {
+fn profile(text: &mut String, at: usize, names: usize, rng: &mut Rng) {
     let methods = ["priority", "weighted", "performance", "geographic", "multivalue", "subnet"];
     let method = methods[at % methods.len()];
     let names: Vec<String> =
-        (0..NAMES).map(|name| format!("\"host{name}.service{at}.gslb.example.com\"")).collect();
+        (0..names).map(|name| format!("\"host{name}.service{at}.gslb.example.com\"")).collect();
     let _ = write!(
         text,
         "[[profile]]\nname = \"p{at}\"\nnames = [{}]\nmethod = \"{method}\"\nttl = 30\n\

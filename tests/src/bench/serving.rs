@@ -30,8 +30,8 @@ use crate::random::Rng;
 pub struct Serving {
     /// Its tables.
     pub tables: Tables,
-    /// Its names.
-    pub names: usize,
+    /// Profiles, and names of each.
+    size: [usize; 2],
     /// IPv4 prefixes of its country table: where clients come from.
     networks: Vec<Ipv4Net>,
 }
@@ -69,8 +69,7 @@ impl Serving {
             .filter(|network: &Ipv4Net| can_be_a_client(network.network()))
             .collect();
         ensure!(!networks.is_empty(), "no clients");
-        let names = model.profiles().iter().map(|profile| profile.names.len()).sum();
-        Ok(Self { tables, names, networks })
+        Ok(Self { tables, size: estate.size, networks })
     }
 
     /// Query number `number` of a sequence: a random name, asked for by a random client (the source address) on behalf
@@ -80,7 +79,7 @@ impl Serving {
     /// When the fast path does not answer it.
     pub fn ask(&self, form: Form, number: usize) -> Result<Ask> {
         let mut rng = Rng::new(number as u64 ^ 0x5bd1_e995_0000_0000);
-        let name = Estate::name(rng.below(self.names));
+        let name = Estate::name(rng.below(self.size[0] * self.size[1]), self.size[1]);
         let (source, other) = (self.client(&mut rng), self.client(&mut rng));
         let query = Query::new(&name, rtype::A);
         let subnet = Ipv4Net::new(other, 24)?.trunc();

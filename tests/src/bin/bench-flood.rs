@@ -16,6 +16,8 @@ const TABLES: &str = "/usr/share/tor";
 /// Answers to a reflector's with 100,000 names and a country table, and with 1,000,000 and 2,000,000 prefixes.
 const REAL: Goal = Goal::AtLeast(0.85);
 const LARGE: Goal = Goal::AtLeast(0.80);
+/// Profiles of the large one, and names of each: a configuration may have 64 MiB.
+const LARGE_SIZE: [usize; 2] = [50_000, 20];
 /// Queries of a set for the one and for the other; a set is sent again and again.
 const REAL_SET: usize = 1 << 18;
 const LARGE_SET: usize = 1 << 20;
@@ -40,10 +42,10 @@ fn main() -> Result<()> {
     measure(&mut report, &serving, forms, REAL_SET, cpu, order.quick)?;
     if !order.quick {
         drop(serving);
-        let estate = Estate::made_up(10 * PROFILES, [1_150_000, 850_000]);
+        let estate = Estate::made_up(LARGE_SIZE, [1_150_000, 850_000]);
         report.section(&format!(
             "{} names, country table of {} prefixes",
-            10 * PROFILES * NAMES,
+            LARGE_SIZE[0] * LARGE_SIZE[1],
             estate.prefixes.iter().sum::<usize>()
         ));
         let serving = Serving::new(&estate)?;
