@@ -110,21 +110,6 @@ pub enum Verdict {
 /// Number of verdicts.
 pub const VERDICTS: usize = 8;
 
-#[cfg(not(target_arch = "bpf"))]
-impl Verdict {
-    /// Each at its place.
-    pub const ALL: [Self; VERDICTS] = [
-        Self::Right,
-        Self::Other,
-        Self::Headers,
-        Self::Unasked,
-        Self::Flags,
-        Self::Counts,
-        Self::Checksum,
-        Self::Question,
-    ];
-}
-
 /// The number of a query in what it is sent with, an ID and a source port.
 pub const fn number(id: u16, port: u16) -> u32 {
     ((port as u32 >> 8) & ((MOST_QUERIES as u32 >> 16) - 1)) << 16 | id as u32

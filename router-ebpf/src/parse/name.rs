@@ -41,28 +41,35 @@ pub fn read(
         // SAFETY: a valid reference; volatile because the compiler would call a function that writes octets.
         unsafe { (&raw mut *word).write_volatile(0) };
     }
+    macro_rules! word {
+        ($at:literal, $last:lifetime) => {{
+            let Some(window) = cursor.ahead::<{ 8 * $at }, 8>() else {
+                break $last($at, cursor.rest::<{ 8 * $at }>(packet)?);
+            };
+            let word = u64::from_le(window.u64::<0>());
+            if zeros(word) != 0 {
+                break $last($at, word);
+            }
+            (window, word)
+        }};
+    }
     macro_rules! words {
-        ($($word:literal)*) => {
+        ($($at:literal)* and $end:literal) => {
             'last: {
                 $(
-                    let Some(window) = cursor.ahead::<{ 8 * $word }, 8>() else {
-                        break 'last ($word, cursor.rest::<{ 8 * $word }>(packet)?);
-                    };
-                    let word = u64::from_le(window.u64::<0>());
-                    if zeros(word) != 0 {
-                        break 'last ($word, word);
-                    }
+                    let (window, word) = word!($at, 'last);
                     sum = sum.add32(window.u32::<0>()).add32(window.u32::<4>());
                     state = hash_word(state, word);
-                    name[$word] = word;
+                    name[$at] = word;
                 )*
+                word!($end, 'last);
                 // SAFETY: the kernel's context.
-                return Found::new(unsafe { read_long_name(context, half.number(), offset) });
+                return found(unsafe { read_long_name(context, half.number(), offset) });
             }
         };
     }
-    let (words, last): (usize, u64) = words!(0 1 2 3 4);
-    let words = scratch.fog().hide(words as u32);
+    let (words, last): (u32, u64) = words!(0 1 2 3 and 4);
+    let words = scratch.fog().hide(words);
     let (octets, last) = cut(last)?;
     state = hash_word(state, last);
     scratch.query.name[opaque(words as usize) % 8] = last;
@@ -75,20 +82,16 @@ pub fn read(
 /// Words of a name that fits into its owner's slot.
 const SHORT: usize = INLINE_NAME / 8;
 
-/// What [`read_long_name`] returns: the length in bits 0..16, the sum folded to bits 16..32; 0 when it is no name.
-struct Found;
-
-impl Found {
-    #[inline(always)]
-    fn new(found: u32) -> Option<(u32, Sum)> {
-        if found == 0 {
-            return None;
-        }
-        Some((found & 0xffff, Sum::from_folded((found >> 16) as u16)))
+/// What [`read_long_name`] returns: the length in bits 0..16, the sum folded in bits 16..32; 0 when it is no name.
+#[inline(always)]
+fn found(found: u32) -> Option<(u32, Sum)> {
+    if found == 0 {
+        return None;
     }
+    Some((found & 0xffff, Sum::from_folded((found >> 16) as u16)))
 }
 
-/// [`read`] for any name, as [`Found`] says. A global function: the verifier follows its loop once.
+/// [`read`] for any name, as [`found`] takes it. A global function: the verifier follows its loop once.
 ///
 /// # Safety
 ///

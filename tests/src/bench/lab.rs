@@ -13,6 +13,20 @@ use crate::netns::Namespace;
 #[path = "../../../router-ebpf/src/flood/abi.rs"]
 pub(super) mod abi;
 
+impl abi::Verdict {
+    /// Each at its place.
+    pub const ALL: [Self; abi::VERDICTS] = [
+        Self::Right,
+        Self::Other,
+        Self::Headers,
+        Self::Unasked,
+        Self::Flags,
+        Self::Counts,
+        Self::Checksum,
+        Self::Question,
+    ];
+}
+
 /// Interface of the near end.
 pub const NEAR: &str = "fl0";
 /// Interface of the far end.
