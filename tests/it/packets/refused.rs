@@ -316,7 +316,9 @@ fn bpf_names() {
     let fixture = Fixture::standard();
     let label = |len: u8| [&[len], &vec![b'x'; len.into()][..]].concat();
     let end = wire_name("example.test");
-    let names: [(&str, Vec<u8>); 12] = [
+    let names: [(&str, Vec<u8>); 14] = [
+        ("pointer after a zero octet in a label", vec![2, b'a', 0, 0xc0, 12]),
+        ("label of 64 after a zero octet in a label", [&[1, 0], &label(64)[..], &end[..]].concat()),
         ("pointer to itself", vec![0xc0, 12]),
         ("pointer into the header", vec![0xc0, 0]),
         ("pointer after a label", [&b"\x03www"[..], &[0xc0, 12]].concat()),
@@ -349,6 +351,11 @@ fn bpf_names() {
         // The longest name, and the most labels, are fine and unknown.
         [label(63), label(63), label(63), label(61), vec![0]].concat(),
         [[1, b'x'].repeat(127), vec![0]].concat(),
+        // Zero octets in labels, the last of them as if it were the end of ours.
+        [&[4, b'a', 0, b'b', b'c'], &end[..]].concat(),
+        [&[1, 0], &end[..]].concat(),
+        [&[1, 0, 1, 0, 1, 0], &end[..]].concat(),
+        [&[8], &b"\x03www\0\x01x\0"[..], &end[..]].concat(),
         wire_name("ww.example.test"),
         wire_name("www.example.tes"),
         wire_name("www.example.test.x"),
