@@ -21,6 +21,8 @@ const LARGE_SIZE: [usize; 2] = [50_000, 20];
 /// Queries of a set for the one and for the other; a set is sent again and again.
 const REAL_SET: usize = 1 << 18;
 const LARGE_SET: usize = 1 << 20;
+/// And of one for which the caches have room.
+const FEW: usize = 64;
 
 fn main() -> Result<()> {
     let order = Order::from_command_line()?;
@@ -72,17 +74,24 @@ fn measure(
         flood.attach_reflector(&mirror)?;
         let load = Load::full(1 << 17);
         let found = contest(&mut flood, [&ours, &mirror], &load, if quick { 3 } else { 9 })?;
-        tell(report, form, goal, &found);
+        let what = match form {
+            Form::Bare => "A",
+            Form::Edns => "A, EDNS",
+            Form::Subnet => "A, EDNS, client subnet",
+        };
+        tell(report, what, goal, &found);
     }
+    // The same with what it reads in the caches: the rest of the difference is the memory's.
+    let mut flood = Flood::load(FEW, |number| serving.ask(Form::Subnet, number), cpu)?;
+    flood.attach_sink(&ours)?;
+    flood.attach_sink(&mirror)?;
+    flood.attach_reflector(&mirror)?;
+    let found = contest(&mut flood, [&ours, &mirror], &Load::full(1 << 17), 3)?;
+    tell(report, &format!("A, EDNS, client subnet, the same {FEW} queries"), None, &found);
     Ok(())
 }
 
-fn tell(report: &mut Report, form: Form, goal: Option<Goal>, found: &Contest) {
-    let what = match form {
-        Form::Bare => "A",
-        Form::Edns => "A, EDNS",
-        Form::Subnet => "A, EDNS, client subnet",
-    };
+fn tell(report: &mut Report, what: &str, goal: Option<Goal>, found: &Contest) {
     let figure = Figure::new(what, found.ratio, "")
         .column("to the reflector")
         .base("the reflector's answers a second, in the same run")
