@@ -164,7 +164,7 @@ fn everything_is_labelled() {
         r#"xroute_endpoint_probe_trouble{profile="www",endpoint="eu1"} 1"#,
         r#"xroute_probes_total{result="failed"} 2"#,
         r#"xroute_probes_late_total{milliseconds="more"} 1"#,
-        r#"xroute_build_info{version="1.2.3",abi="4"} 1"#,
+        r#"xroute_build_info{version="1.2.3",abi="5"} 1"#,
         r#"xroute_server_queries_total{transport="udp",type="MX"} 6"#,
         r#"xroute_server_responses_total{rcode="NOERROR"} 0"#,
         r#"xroute_interface_mode{interface="eth0",mode="native"} 1"#,

@@ -83,7 +83,7 @@ impl Load {
     }
 }
 
-/// Frames of a batch: what measured best.
+/// Frames of a batch: the kernel's own size, that of its NAPI budget.
 pub const BATCH: u32 = 64;
 /// One answer in 16 is checked whole.
 pub const SAMPLE: u32 = 15;
