@@ -47,16 +47,16 @@ impl std::error::Error for OutOfRoom {}
 /// Most elements of a half: both halves, and the regions of four per word, are counted with `u32`.
 const MOST: u32 = u32::MAX / 8;
 
-/// `used` with head-room, in whole and halves, and `more` on top.
-fn head_room(used: usize, halves: u64, more: u64) -> u32 {
-    let wanted = (used as u64).saturating_mul(halves) / 2 + more;
+/// `used` with head-room, in whole and eighths, and `more` on top.
+fn head_room(used: usize, eighths: u64, more: u64) -> u32 {
+    let wanted = (used as u64).saturating_mul(eighths) / 8 + more;
     u32::try_from(wanted).unwrap_or(u32::MAX).min(MOST)
 }
 
 impl Capacity {
-    /// Room for tables and what they may become: an eighth more names; half as many regions and answers
-    /// again, and tallies, which cost for every CPU; a quarter more locations; twice the cells and lines, because a change writes new ones
-    /// while the old ones are read.
+    /// Room for tables and what they may become: an eighth more names and locations; half as many regions and answers
+    /// again; a quarter more tallies, which cost for every CPU; three quarters more cells and lines, because a change writes new ones
+    /// while the old ones are read. (A change of nearly everything goes into the other half.)
     pub fn for_tables(tables: &Tables) -> Self {
         let slots = tables.owners.len().max(MIN_OWNERS as usize);
         let names = tables.owners.iter().filter(|owner| owner.name_len > 0).count();
@@ -64,12 +64,12 @@ impl Capacity {
         let slots = if names + names / 8 > slots / 2 { slots.saturating_mul(2) } else { slots };
         Self {
             owners: u32::try_from(slots).unwrap_or(MOST).min(MOST),
-            regions: head_room(tables.regions.len(), 3, 1024),
-            answers: head_room(tables.answers.len(), 3, 4096),
-            cells: head_room(tables.cells.len(), 4, 4096),
-            lines: head_room(tables.lines.len(), 4, 1024),
-            locations: head_room(tables.locations.len(), 2, tables.locations.len() as u64 / 4 + 1024),
-            tallies: head_room(tables.credits.len(), 3, 1024).min(MAX_TALLIES),
+            regions: head_room(tables.regions.len(), 12, 1024),
+            answers: head_room(tables.answers.len(), 12, 4096),
+            cells: head_room(tables.cells.len(), 14, 4096),
+            lines: head_room(tables.lines.len(), 14, 1024),
+            locations: head_room(tables.locations.len(), 9, 1024),
+            tallies: head_room(tables.credits.len(), 10, 1024).min(MAX_TALLIES),
         }
     }
 
