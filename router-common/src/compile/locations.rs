@@ -2,7 +2,7 @@
 //!
 //! Prefixes are flattened to **bounds**: where another entry begins. Bounds of a block of addresses become a branch: some of
 //! the next bits choose among lines side by side, and a line tells its bounds apart by 15 bits more. How many bits choose is what costs
-//! least ([`cost`]): more lines take memory, fewer overflow. What is finer than that is a branch of its own, one level deeper.
+//! least (`cost`): more lines take memory, fewer overflow. What is finer than that is a branch of its own, one level deeper.
 //! A line that would get more than it holds becomes two levels of lines, or, with still more, leads to a branch that takes
 //! further bits.
 //!
