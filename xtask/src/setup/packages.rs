@@ -62,7 +62,6 @@ pub const PROGRAMS: &[Program] = &[
     program("nsd", "nsd", false),
     program("promtool", "prometheus", false), // of it only this; the service is not started
     program("strace", "strace", false),
-    program("setpriv", "util-linux", false),
     program("systemd-analyze", "systemd", false), // checks the unit; it need not run
     program("dnstap-ldns", "dnstap-ldns", false),
     program("fstrm_capture", "fstrm-bin", false),
