@@ -252,7 +252,7 @@ impl Generation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Owner {
-    /// Keyed hash of the folded name.
+    /// Keyed hash of the name ([`crate::lookup::hash_name`]).
     pub hash: u64,
     /// First answer of the name's block: `first_answer + 2 * region + (1 for AAAA)`.
     pub first_answer: u32,
