@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::abi::{Answer, Credit, Generation, INLINE_NAME, MAX_LOCATIONS, NONE, Owner};
+use crate::abi::{ANSWERS_LINE, Answer, Credit, Generation, INLINE_NAME, MAX_LOCATIONS, NONE, Owner};
 use crate::atlas::Partition;
 use crate::decide::{Asked, Depends, Oracle, Snapshot};
 use crate::diff::Operation;
@@ -133,14 +133,15 @@ pub fn compile(
                         let block = blocks.len() as u32;
                         block_of.insert((profile, zone), block);
                         blocks_of[profile.0 as usize].push(block);
+                        let regions = divided(snapshot, &oracle, profile);
+                        keep_in_line(&mut answers, 2 * regions.len());
                         let first_answer =
                             u32::try_from(answers.len()).map_err(|_| CompileError::TooLarge)?;
-                        let regions = divided(snapshot, &oracle, profile);
                         let mut contents = Vec::with_capacity(regions.len() * 2);
                         for (location, asked, _) in questions(&regions) {
                             let choice = oracle.choose(profile, asked, snapshot.atlas.location(location));
                             let content = encoders[zone.0 as usize].encode(choice);
-                            answers.push(store.place(&content, &mut shelf)?);
+                            answers.push(store.answer(&content, &mut shelf)?);
                             contents.push(content);
                         }
                         blocks.push(Block { profile, zone, first_answer, regions, contents });
@@ -169,6 +170,14 @@ pub fn compile(
     generation.location_roots = roots;
     let tables = Tables { generation, owners, regions, answers, cells, lines, credits, locations };
     Ok(Compiled { tables, blocks, blocks_of, store })
+}
+
+/// Leaves places free so that the next `count` answers are in one cache line, when one holds them.
+fn keep_in_line(answers: &mut Vec<Answer>, count: usize) {
+    let used = answers.len() % ANSWERS_LINE;
+    if count <= ANSWERS_LINE && used + count > ANSWERS_LINE {
+        answers.resize(answers.len() + ANSWERS_LINE - used, Answer::default());
+    }
 }
 
 /// What a block's answers are asked about, in their order: a location and a type; and whose health they
@@ -219,13 +228,13 @@ impl Compiled {
                     }
                     let told = Some(&mut operations);
                     let mut shelf = Shelf { cells, lines, credits, model, room: *room, operations: told };
-                    let answer = self.store.place(&content, &mut shelf)?;
+                    let answer = self.store.answer(&content, &mut shelf)?;
                     operations.push(Operation::SetAnswer { index, answer });
                     if let Some(word) = answers.get_mut(index as usize) {
                         *word = answer;
                     }
                     let old = std::mem::replace(held, content);
-                    self.store.release(&old);
+                    self.store.withdraw(&old);
                 }
             }
         }

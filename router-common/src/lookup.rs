@@ -122,11 +122,9 @@ pub enum Miss {
     Broken,
 }
 
-/// A picked answer.
-#[derive(Clone, Copy, Debug)]
-pub struct Hit<'t> {
-    /// The piece to write.
-    pub cell: &'t Cell,
+/// What belongs to a picked answer besides its cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hit {
     /// SCOPE PREFIX-LENGTH for the ECS option of the reply.
     pub scope: u8,
     /// Octets of the zone's name: the zone stands at `name_len - zone_len` inside QNAME.
@@ -141,6 +139,9 @@ pub trait Tables {
     fn region_word(&self, word: u32) -> Option<u64>;
     /// An answer.
     fn answer(&self, index: u32) -> Option<Answer>;
+    /// An answer in this line will be asked for. (In the kernel its load begins while the client's region is not known yet.)
+    #[inline(always)]
+    fn expect_answer(&self, _index: u32) {}
     /// A cell.
     fn cell(&self, index: u32) -> Option<&Cell>;
     /// A line.
@@ -390,19 +391,26 @@ pub fn locate<T: Tables>(
     Ok(located)
 }
 
-/// Picks a cell of the block's answer for this region and type.
+/// Picks the block's answer for this region and type, and of its cells one, which is written to `picked`: a cell as it is, an
+/// address as [`Answer::write_address`] says.
 #[inline(always)]
-pub fn pick<'t, T: Tables>(
-    tables: &'t T,
+pub fn pick<T: Tables>(
+    tables: &T,
     generation: &Generation,
     owner: &Owner,
     located: &Located,
     query: &Query,
-) -> Result<Hit<'t>, Miss> {
+    picked: &mut Cell,
+) -> Result<Hit, Miss> {
     let index =
         owner.first_answer.wrapping_add(2 * located.region as u32).wrapping_add(u32::from(query.aaaa));
     let answer =
         tables.answer(generation.answers.wrapping_add(index)).ok_or_else(|| tables.miss(Miss::Broken))?;
+    let zone_len = owner.zone_len;
+    if answer.is_address() {
+        answer.write_address(picked);
+        return Ok(Hit { scope: located.scope, zone_len });
+    }
     let (place, scope) = pick_one(tables, generation.cells, answer, located)?;
     let cell = tables.cell(place).ok_or_else(|| tables.miss(Miss::Broken))?;
     let (cell, scope) = if cell.kind == Cell::FURTHER {
@@ -412,9 +420,10 @@ pub fn pick<'t, T: Tables>(
     } else {
         (cell, scope)
     };
+    *picked.words_mut() = *cell.words();
     match cell.kind {
-        Cell::RECORDS => Ok(Hit { cell, scope, zone_len: owner.zone_len }),
-        Cell::NODATA => Ok(Hit { cell, scope: 0, zone_len: owner.zone_len }),
+        Cell::RECORDS => Ok(Hit { scope, zone_len }),
+        Cell::NODATA => Ok(Hit { scope: 0, zone_len }),
         _ => Err(tables.miss(Miss::DeferredShare)),
     }
 }
@@ -474,17 +483,19 @@ pub fn pick_further<T: Tables>(
     Ok((place, scope))
 }
 
-/// The whole way from query to piece.
+/// The whole way from query to the piece to write, in `picked`.
 #[inline(always)]
-pub fn lookup<'t, T: Tables>(
-    tables: &'t T,
+pub fn lookup<T: Tables>(
+    tables: &T,
     generation: &Generation,
     query: &Query,
     hash: u64,
-) -> Result<Hit<'t>, Miss> {
+    picked: &mut Cell,
+) -> Result<Hit, Miss> {
     let owner = find_owner(tables, generation, query, hash)?;
+    tables.expect_answer(generation.answers.wrapping_add(owner.first_answer));
     let located = locate(tables, generation, owner, query)?;
-    pick(tables, generation, owner, &located, query)
+    pick(tables, generation, owner, &located, query, picked)
 }
 
 #[cfg(test)]

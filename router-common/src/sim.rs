@@ -109,8 +109,10 @@ impl<'t> Sim<'t> {
     }
 
     /// One reply, picked as the fast path would.
-    pub fn look_up(&self, query: &Query) -> Result<Hit<'_>, Miss> {
-        lookup::lookup(self, &self.tables.generation, query, self.hash(query))
+    pub fn look_up(&self, query: &Query) -> Result<(Cell, Hit), Miss> {
+        let mut cell = Cell::EMPTY;
+        let hit = lookup::lookup(self, &self.tables.generation, query, self.hash(query), &mut cell)?;
+        Ok((cell, hit))
     }
 
     /// Whether the fast path answers this question itself, whatever it picks.
@@ -140,6 +142,12 @@ impl<'t> Sim<'t> {
         picks: usize,
         into: &mut Vec<Possible>,
     ) -> Result<(), Miss> {
+        if answer.is_address() {
+            let mut cell = Cell::EMPTY;
+            answer.write_address(&mut cell);
+            into.push(self.possible(&cell, share.clone(), scope)?);
+            return Ok(());
+        }
         if answer.cells() == 0 {
             return Err(Miss::Broken);
         }
@@ -175,18 +183,22 @@ impl<'t> Sim<'t> {
                 self.walk(Answer(u64::from_le_bytes(octets)), located, scope, &share, picks + 1, into)?;
                 continue;
             }
-            into.push(Possible {
-                share,
-                kind: cell.kind,
-                piece: self.piece(cell)?,
-                ends: cell.ends(),
-                ancount: cell.ancount,
-                nscount: cell.nscount(),
-                scope: if cell.kind == Cell::RECORDS { scope } else { 0 },
-                tally: cell.tally(),
-            });
+            into.push(self.possible(cell, share, scope)?);
         }
         Ok(())
+    }
+
+    fn possible(&self, cell: &Cell, share: Share, scope: u8) -> Result<Possible, Miss> {
+        Ok(Possible {
+            share,
+            kind: cell.kind,
+            piece: self.piece(cell)?,
+            ends: cell.ends(),
+            ancount: cell.ancount,
+            nscount: cell.nscount(),
+            scope: if cell.kind == Cell::RECORDS { scope } else { 0 },
+            tally: cell.tally(),
+        })
     }
 
     /// Cells of a random answer with the probability that the thresholds give them.

@@ -29,7 +29,7 @@ use router_common::counter::Counter;
 use router_common::lookup::{Hit, lookup};
 use router_common::verdict::Verdict;
 
-use crate::packet::Packet;
+use crate::packet::{Packet, forget};
 use crate::parse::Headers;
 use crate::scratch::Scratch;
 use crate::stats::count;
@@ -79,7 +79,7 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
     let generation = half.generation().ok_or(BROKEN)?;
     let scratch = Scratch::get().ok_or(BROKEN)?;
     let headers = parse::read(context, &packet, &half, generation, scratch)?;
-    let (hit, stale) = match find(&packet, control, &half, generation, scratch, &headers) {
+    let hit = match find(&packet, control, &half, generation, scratch, &headers) {
         Ok(found) => found,
         Err(Verdict::Pass(counter)) => {
             let counter = parse::name::check(context, &headers, counter);
@@ -91,32 +91,33 @@ fn try_answer(packet: Packet, control: Control, context: *mut xdp_md) -> Result<
         trace::query(context, scratch);
     }
     let counter = reply::write(packet, &headers, generation, &half, scratch, &hit)?;
-    stats::tally(generation, hit.cell, scratch.clock.now());
+    stats::tally(generation, &scratch.cell, scratch.clock.now());
     if scratch.edns.ecs_family() != 0 {
         stats::count_subnet(scratch.edns.ecs_family());
     }
-    Ok(Verdict::Answer { counter, stale })
+    Ok(Verdict::Answer { counter, stale: scratch.stale.get() })
 }
 
-/// The answer to the question, and whether the lease has lapsed.
+/// The answer to the question; its cell, and whether the lease has lapsed, are in the working memory.
 #[inline(always)]
-fn find<'t>(
+fn find(
     packet: &Packet,
     control: Control,
-    half: &'t Half,
+    half: &Half,
     generation: &Generation,
     scratch: &mut Scratch,
     headers: &Headers,
-) -> Result<(Hit<'t>, bool), Verdict> {
+) -> Result<Hit, Verdict> {
     parse::read_question(packet, generation, scratch, headers)?;
     let stale = scratch.clock.is_stale(control);
     if stale && control.flags() & Control::STALE_PASS != 0 {
         return Err(pass(Counter::PassStale));
     }
-    let hit = lookup(half, generation, &scratch.query, scratch.hash)?;
-    let fog = scratch.fog();
-    let scope = fog.hide(hit.scope.into()) as u8;
-    Ok((Hit { scope, ..hit }, fog.hide(stale.into()) != 0))
+    let hit = lookup(half, generation, &scratch.query, scratch.hash, &mut scratch.cell)?;
+    forget(&mut scratch.cell);
+    scratch.stale.set(stale);
+    let scope = scratch.fog().hide(hit.scope.into()) as u8;
+    Ok(Hit { scope, ..hit })
 }
 
 /// The licence, as the kernel wants to know it.

@@ -7,7 +7,7 @@
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
-use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationLine, Owner, Tally};
+use router_common::abi::{Cell, Generation, HALVES, Line, Locals, LocationLine, Owner, Tallies};
 use router_common::counter::Counter;
 use router_common::lookup::Query;
 use router_common::trace::{RING, RULES, Record, Rule, State};
@@ -55,7 +55,7 @@ pub static LOCALS: Array<Locals, 1, MMAPABLE> = Array::new();
 
 /// [`router_common::abi::map::TALLIES`].
 #[btf_map]
-pub static TALLIES: PerCpuArray<Tally, 32> = PerCpuArray::new();
+pub static TALLIES: PerCpuArray<Tallies, 2> = PerCpuArray::new();
 
 /// [`router_common::abi::map::COUNTERS`].
 #[btf_map]

@@ -278,3 +278,16 @@ pub fn opaque(number: usize) -> usize {
     #[cfg(not(target_arch = "bpf"))]
     number
 }
+
+/// Makes the compiler forget what is in memory, so that it is read from there. What was written on one of several ways is
+/// known there, and the verifier would follow what comes after once for each way.
+#[inline(always)]
+pub fn forget<T>(memory: &mut T) {
+    let address = &raw mut *memory;
+    // SAFETY: a register is moved to itself.
+    #[cfg(target_arch = "bpf")]
+    unsafe {
+        core::arch::asm!("{0} = {0}", inout(reg) address => _, options(nostack, preserves_flags));
+    }
+    let _ = address;
+}

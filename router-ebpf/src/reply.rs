@@ -53,9 +53,9 @@ pub fn write(
     generation: &Generation,
     tables: &Half,
     scratch: &Scratch,
-    hit: &Hit<'_>,
+    hit: &Hit,
 ) -> Result<Counter, Verdict> {
-    let cell = hit.cell;
+    let cell = &scratch.cell;
     plan(headers, generation, tables, scratch, hit)?;
     let len = headers.udp + scratch.plan.udp_len.get();
     let Some((packet, moved)) = packet.resize(len, headers.end) else {
@@ -76,9 +76,9 @@ fn plan(
     generation: &Generation,
     tables: &Half,
     scratch: &Scratch,
-    hit: &Hit<'_>,
+    hit: &Hit,
 ) -> Result<(), Verdict> {
-    let (cell, plan) = (hit.cell, &scratch.plan);
+    let (cell, plan) = (&scratch.cell, &scratch.plan);
     let piece_len = u32::from(cell.len);
     let zone_is_longer = cell.kind == Cell::NODATA && u32::from(hit.zone_len) > headers.name_len;
     if piece_len < MIN_PIECE || piece_len > MAX_PIECE as u32 || zone_is_longer {
@@ -107,13 +107,13 @@ fn plan(
         opt_sum = opt_sum.add(c.get().to_le()).add(d.get().to_le()).add(e.get().to_le());
     }
     let known = scratch.question_sum.add_part(opt_sum, question + piece_len);
-    plan_piece(plan, headers, hit, known, question);
+    plan_piece(plan, headers, cell, hit, known, question);
     Ok(())
 }
 
 /// Works out the OPT record.
 #[inline(always)]
-fn plan_opt(plan: &Plan, generation: &Generation, scratch: &Scratch, hit: &Hit<'_>) {
+fn plan_opt(plan: &Plan, generation: &Generation, scratch: &Scratch, hit: &Hit) {
     let edns = scratch.edns;
     let mut opt = ([0; OPT_WORDS], 0);
     if edns.is_present() {
@@ -134,8 +134,7 @@ fn plan_opt(plan: &Plan, generation: &Generation, scratch: &Scratch, hit: &Hit<'
 /// Works out what of the piece depends on the query, and the sum: `known` without the piece, which stands `at` octets
 /// behind the UDP header.
 #[inline(always)]
-fn plan_piece(plan: &Plan, headers: &Headers, hit: &Hit<'_>, known: Sum, at: u32) {
-    let cell = hit.cell;
+fn plan_piece(plan: &Plan, headers: &Headers, cell: &Cell, hit: &Hit, known: Sum, at: u32) {
     let mut sum = Sum::from_folded(cell.sum.to_be());
     if cell.kind == Cell::NODATA {
         // The piece is summed without its owner, and without the ends of names in it that are the same pointer.

@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 
+use router_common::abi::Cell;
 use router_common::lookup::Query;
 use router_common::wire::Sum;
 
@@ -15,12 +16,16 @@ use crate::reply::Plan;
 pub struct Scratch {
     /// The query as the look-up wants it.
     pub query: Query,
+    /// The picked answer.
+    pub cell: Cell,
     /// Hash of the name.
     pub hash: u64,
     /// Sum of QNAME; after [`crate::parse`] of the whole question.
     pub question_sum: Sum,
     /// The query's OPT record.
     pub edns: Edns,
+    /// Whether the lease has lapsed.
+    pub stale: Kept<bool>,
     /// The reply, worked out.
     pub plan: Plan,
     /// See [`crate::clock`].

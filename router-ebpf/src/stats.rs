@@ -1,6 +1,6 @@
 //! Counting outcomes, and answers by whom they come.
 
-use router_common::abi::{Cell, Generation};
+use router_common::abi::{Cell, Generation, TALLY_ROW, Tally};
 use router_common::counter::Counter;
 
 use crate::maps::{COUNTERS, TALLIES};
@@ -32,9 +32,12 @@ pub fn tally(generation: &Generation, cell: &Cell, now: u64) {
     if tally == 0 {
         return;
     }
-    if let Some(slot) = TALLIES.get_ptr_mut(generation.tallies.wrapping_add(tally)) {
-        // SAFETY: as above.
+    let index = generation.tallies.wrapping_add(tally);
+    if let Some(row) = TALLIES.get_ptr_mut(index / TALLY_ROW as u32) {
+        let row: *mut Tally = row.cast();
+        // SAFETY: as above; the remainder is inside of the row.
         unsafe {
+            let slot = row.add(index as usize % TALLY_ROW);
             (*slot).answers += 1;
             (*slot).last = now;
         }

@@ -387,7 +387,8 @@ fn check_values(lab: &Lab) {
         lab.metric(r#"xroute_table_elements{table="cells"}"#),
         lab.metric(r#"xroute_table_capacity{table="cells"}"#),
     );
-    assert!(used >= 4.0 && room > used, "{used} of {room}");
+    // One address stands in its answer: what is left is NODATA of both profiles.
+    assert!(used >= 1.0 && room > used, "{used} of {room}");
     assert_eq!(lab.metric(r#"xroute_table_elements{table="owners"}"#), 3.0, "two profiles and the apex");
     assert!(lab.metric(r#"xroute_map_memory_bytes{map="CELLS"}"#) >= room * 2.0 * 64.0);
     assert!(lab.metric(r#"xroute_probe_duration_seconds_count{protocol="tcp"}"#) >= 3.0);

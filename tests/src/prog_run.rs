@@ -12,7 +12,9 @@ use anyhow::{Context, Result, ensure};
 use aya::maps::Map;
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, VerifierLogLevel};
-use router_common::abi::{self, Answer, Cell, Control, Generation, Line, Locals, LocationLine, Owner, map};
+use router_common::abi::{
+    self, Answer, Cell, Control, Generation, Line, Locals, LocationLine, Owner, TALLY_ROW, map,
+};
 use router_common::counter::Counter;
 use router_userspace::datapath::object::OBJECT;
 
@@ -108,11 +110,10 @@ impl ProgRun {
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
-        for name in
-            [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::LOCATIONS, map::TALLIES]
-        {
+        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::LOCATIONS] {
             loader.map_max_entries(name, half * 2);
         }
+        loader.map_max_entries(map::TALLIES, (half * 2).div_ceil(TALLY_ROW as u32));
         let mut ebpf = loader.load(OBJECT).context("the object does not load")?;
         let program: &mut Xdp = ebpf.program_mut(abi::PROGRAM).context("no program")?.try_into()?;
         program.load().context("the kernel refuses the program")?;
@@ -226,9 +227,10 @@ impl ProgRun {
             anyhow::bail!("no tallies")
         };
         let index = u32::from(half) * self.half + tally;
-        let words = raw::lookup(tallies.fd().as_fd(), index, self.cpus * 2)?;
-        let last = words.iter().skip(1).step_by(2).max().copied().unwrap_or_default();
-        Ok((words.iter().step_by(2).sum(), last))
+        let (row, at) = (index / TALLY_ROW as u32, index as usize % TALLY_ROW);
+        let words = raw::lookup(tallies.fd().as_fd(), row, self.cpus * TALLY_ROW * 2)?;
+        let of_cpus = |word: usize| words.iter().skip(2 * at + word).step_by(2 * TALLY_ROW);
+        Ok((of_cpus(0).sum(), of_cpus(1).max().copied().unwrap_or_default()))
     }
 
     /// Instructions that the verifier walked through.

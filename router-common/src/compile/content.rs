@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 
 use super::alias;
 use super::piece::Piece;
-use crate::abi::{MAX_PICKS, Pick};
-use crate::decide::{Choice, Leaf, Served, Settled, settle};
+use crate::abi::{Answer, MAX_PICKS, Pick};
+use crate::decide::{Choice, Credits, Leaf, Served, Settled, settle};
 use crate::model::Zone;
 
 /// Everything one answer holds.
@@ -46,6 +46,13 @@ impl Content {
     fn new(pick: Pick, salt: u16, cells: Vec<ContentCell>) -> Arc<Self> {
         let hash = FixedState::default().hash_one((pick, salt, &cells));
         Arc::new(Self { hash, pick, salt, cells })
+    }
+
+    /// The address that stands in the answer, whom it comes by, and its TTL; `None` when cells are needed.
+    pub fn address(&self) -> Option<([u8; 4], &Credits, u32)> {
+        let [ContentCell { body: Body::Piece(piece), .. }] = &self.cells[..] else { return None };
+        let (address, (credits, ttl)) = piece.address().zip(piece.credit.as_ref())?;
+        (*ttl <= Answer::MAX_TTL).then_some((address, credits, *ttl))
     }
 }
 

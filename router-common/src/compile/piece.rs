@@ -98,6 +98,13 @@ impl Piece {
         }
     }
 
+    /// The address of one A record, when it is nothing else.
+    pub fn address(&self) -> Option<[u8; 4]> {
+        let (head, address) = self.wire.split_at_checked(RECORD_HEAD)?;
+        let is_a = self.kind == Cell::RECORDS && self.ancount == 1 && head[2..4] == rtype::A.to_be_bytes();
+        if is_a { address.try_into().ok() } else { None }
+    }
+
     /// The SOA of a negative answer; its owner, and the ends of names in it that lie in the zone, are filled in by
     /// the fast path. A pass when such an end is too far from the start.
     pub fn nodata(zone: &Zone) -> Self {
@@ -198,4 +205,51 @@ pub fn sum(wire: &[u8]) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::abi::{Answer, MAX_TALLIES};
+
+    #[test]
+    fn an_address_in_its_answer_is_what_its_cell_would_be() {
+        let credits: Credits = Arc::new([]);
+        for octets in [[192, 0, 2, 1], [0; 4], [255; 4], [0, 0, 255, 255]] {
+            for ttl in [0, 30, 255, 256, Answer::MAX_TTL] {
+                for tally in [0, 1, MAX_TALLIES - 1] {
+                    let piece = Piece::records(&Records::A(vec![Ipv4Addr::from(octets)]), ttl, &credits);
+                    assert_eq!(piece.address(), Some(octets));
+                    let answer = Answer::address(octets, ttl, tally).unwrap();
+                    assert!(answer.is_address());
+                    let mut cell = Cell::EMPTY;
+                    answer.write_address(&mut cell);
+                    assert_eq!(cell.piece[..usize::from(cell.len)], piece.wire[..], "{octets:?} {ttl}");
+                    assert_eq!((cell.kind, cell.ancount), (piece.kind, piece.ancount));
+                    assert_eq!((cell.sum, cell.tally()), (sum(&piece.wire), tally));
+                }
+            }
+        }
+        assert_eq!(Answer::address([0; 4], Answer::MAX_TTL + 1, 0), None);
+        assert_eq!(Answer::address([0; 4], 0, MAX_TALLIES), None);
+        assert!(!Answer::new(u32::MAX, u16::MAX, crate::abi::Pick::Hashed, 0xfff).is_address());
+    }
+
+    #[test]
+    fn nothing_but_one_a_record_is_an_address() {
+        let credits: Credits = Arc::new([]);
+        // Four octets of data, like an address.
+        let target = "ab".parse::<Name>().unwrap();
+        assert_eq!(target.as_wire().len(), 4);
+        for records in [
+            Records::A(vec![Ipv4Addr::LOCALHOST; 2]),
+            Records::Aaaa(vec![std::net::Ipv6Addr::LOCALHOST]),
+            Records::Cname(target),
+        ] {
+            assert_eq!(Piece::records(&records, 30, &credits).address(), None);
+        }
+        assert_eq!(Piece::pass().address(), None);
+    }
 }

@@ -128,8 +128,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// The answer for a content, put in place when it is new.
-    pub fn place(&mut self, content: &Arc<Content>, shelf: &mut Shelf<'_>) -> Result<Answer, OutOfRoom> {
+    /// The answer for a content: the address that it is, or where it is put.
+    pub fn answer(&mut self, content: &Arc<Content>, shelf: &mut Shelf<'_>) -> Result<Answer, OutOfRoom> {
+        if let Some((address, credits, ttl)) = content.address() {
+            let tally = self.tallies.tally(credits, ttl, shelf)?;
+            if let Some(answer) = Answer::address(address, ttl, tally) {
+                return Ok(answer);
+            }
+        }
+        self.place(content, shelf)
+    }
+
+    /// An answer less that holds a content; its places wait for [`Store::reclaim`] when there is no other.
+    pub fn withdraw(&mut self, content: &Arc<Content>) {
+        if content.address().is_none() {
+            self.release(content);
+        }
+    }
+
+    /// The cells for a content, put in place when it is new.
+    fn place(&mut self, content: &Arc<Content>, shelf: &mut Shelf<'_>) -> Result<Answer, OutOfRoom> {
         if let Some(placed) = self.placed.get_mut(content) {
             placed.users += 1;
             return Ok(placed.answer);
@@ -183,7 +201,7 @@ impl Store {
     }
 
     /// One user less; the places of a content without users wait for [`Store::reclaim`].
-    pub fn release(&mut self, content: &Arc<Content>) {
+    fn release(&mut self, content: &Arc<Content>) {
         let Entry::Occupied(mut held) = self.placed.entry(Arc::clone(content)) else { return };
         let users = &mut held.get_mut().users;
         *users = users.saturating_sub(1);

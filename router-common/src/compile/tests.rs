@@ -189,7 +189,7 @@ fn what_is_static_passes_and_a_wildcard_covers_the_rest() {
     let asker = Asker { source: ip("9.9.9.9"), ecs: None };
     let find = |text: &str| {
         let query = query(&name(text), false, &asker);
-        sim.look_up(&query).map(|hit| hit.cell.ancount)
+        sim.look_up(&query).map(|(cell, _)| cell.ancount)
     };
     assert_eq!(find("www.x.test"), Ok(1));
     assert_eq!(find("*.apps.x.test"), Ok(1));
@@ -257,9 +257,40 @@ fn profiles_that_look_alike_share_a_partition_and_equal_answers_of_one_share_cel
     let one = compiled(&World::new(vec![subnet("p0")]).snapshot()).tables;
     let two = compiled(&World::new(vec![subnet("p0"), subnet("p1")]).snapshot()).tables;
     assert_eq!(one.regions, two.regions);
-    // NODATA is the same for both; records are counted for each.
-    assert_eq!((one.cells.len(), two.cells.len()), (3, 5));
+    // NODATA is the same for both; one address needs no cell.
+    assert_eq!((one.cells.len(), two.cells.len()), (1, 1));
     assert_eq!(2 * one.answers.len(), two.answers.len());
+    // Records in cells are counted for each.
+    let mut profiles = [subnet("p0"), subnet("p1")];
+    profiles.iter_mut().for_each(|profile| profile.ttl = Answer::MAX_TTL + 1);
+    let cells = compiled(&World::new(profiles.to_vec()).snapshot()).tables.cells;
+    assert_eq!(cells.len(), 5);
+}
+
+#[test]
+fn the_answers_of_a_block_are_in_one_cache_line_when_they_fit() {
+    let of = |ranges: usize, at: usize| {
+        let each = |number: usize| {
+            let mut office = endpoint(&format!("e{number}"), &format!("192.0.2.{number}"));
+            office.subnets = vec![range(&format!("198.51.{number}.0/24"))];
+            office
+        };
+        profile(&format!("p{at}"), Method::Subnet, (0..=ranges).map(each).collect())
+    };
+    let ranges = [0, 2, 1, 2, 0, 0, 3, 1, 7, 2];
+    let profiles = ranges.iter().zip(0..).map(|(&ranges, at)| of(ranges, at)).collect();
+    let Compiled { tables, blocks, .. } = compiled(&World::new(profiles).snapshot());
+    assert_eq!(blocks.len(), ranges.len());
+    let mut next = 0;
+    for block in &blocks {
+        let (first, count) = (block.first_answer as usize, block.contents.len());
+        assert!(first >= next && first < next + ANSWERS_LINE, "{first}, {next}");
+        assert!(count > ANSWERS_LINE || first % ANSWERS_LINE + count <= ANSWERS_LINE, "{count} at {first}");
+        assert!(tables.answers[next..first].iter().all(|&unused| unused == Answer::default()));
+        next = first + count;
+    }
+    assert_eq!(next, tables.answers.len());
+    assert!(blocks.iter().any(|block| block.contents.len() > ANSWERS_LINE));
 }
 
 #[test]
@@ -396,7 +427,7 @@ fn a_foreign_name_that_hashes_alike_gets_no_answer_and_two_of_ours_another_key()
         compile(&world.snapshot(), &frontage(), || keys.pop().unwrap(), 7).unwrap().tables
     };
     let find = |tables: &Tables, name: &Name| {
-        Sim::new(tables).look_up(&query(name, false, &asker)).map(|hit| hit.cell.ancount)
+        Sim::new(tables).look_up(&query(name, false, &asker)).map(|(cell, _)| cell.ancount)
     };
     let alone = with(&world);
     assert_eq!((alone.generation.seed, alone.generation.serial), (key, 7));

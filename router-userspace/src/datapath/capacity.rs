@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use router_common::abi::{MAX_TALLIES, MIN_OWNERS, map};
+use router_common::abi::{ANSWERS_LINE, MAX_TALLIES, MIN_OWNERS, TALLY_ROW, map};
 use router_common::tables::Tables;
 
 /// Elements of each table that fit into one half.
@@ -12,7 +12,7 @@ pub struct Capacity {
     pub owners: u32,
     /// Words of four regions.
     pub regions: u32,
-    /// Answers.
+    /// Answers, of whole lines: a line does not hold those of both halves.
     pub answers: u32,
     /// Cells.
     pub cells: u32,
@@ -20,7 +20,7 @@ pub struct Capacity {
     pub lines: u32,
     /// Lines of locations.
     pub locations: u32,
-    /// Tallies, and credits.
+    /// Tallies, of whole elements of TALLIES, and credits.
     pub tallies: u32,
 }
 
@@ -65,11 +65,13 @@ impl Capacity {
         Self {
             owners: u32::try_from(slots).unwrap_or(MOST).min(MOST),
             regions: head_room(tables.regions.len(), 12, 1024),
-            answers: head_room(tables.answers.len(), 12, 4096),
+            answers: head_room(tables.answers.len(), 12, 4096) & !(ANSWERS_LINE as u32 - 1),
             cells: head_room(tables.cells.len(), 14, 4096),
             lines: head_room(tables.lines.len(), 14, 1024),
             locations: head_room(tables.locations.len(), 9, 1024),
-            tallies: head_room(tables.credits.len(), 10, 1024).min(MAX_TALLIES),
+            tallies: head_room(tables.credits.len(), 10, 1024)
+                .min(MAX_TALLIES)
+                .next_multiple_of(TALLY_ROW as u32),
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use router_common::abi::{
     Cell, Control, Credit, Generation, HALVES, Interface, Line, Locals, LocationLine, MAX_INTERFACES, Owner,
-    Tally, map,
+    TALLY_ROW, Tallies, map,
 };
 use router_common::counter::Counter;
 use router_common::diff::Operation;
@@ -93,8 +93,13 @@ impl Instance {
             bail!("COUNTERS has {} counters, this agent knows {}", counters.max_entries, Counter::SLOTS);
         }
         let tallies = sys::map_info(find(&maps, map::TALLIES)?).context("cannot ask for TALLIES")?;
-        if tallies.max_entries != credits.len() || tallies.value_size as usize != size_of::<Tally>() {
-            bail!("TALLIES has {} tallies, there are {} credits", tallies.max_entries, credits.len());
+        let rows_fit = tallies.max_entries.checked_mul(TALLY_ROW as u32) == Some(credits.len());
+        if !rows_fit || tallies.value_size as usize != size_of::<Tallies>() {
+            bail!(
+                "TALLIES has {} times {TALLY_ROW} tallies, there are {} credits",
+                tallies.max_entries,
+                credits.len()
+            );
         }
         let halves = HALVES as u32;
         let capacity = Capacity {
@@ -217,7 +222,7 @@ impl Instance {
         if !written {
             return Err(Error::Kernel(anyhow!("the maps are smaller than they say")));
         }
-        self.zero_tallies(generation.tallies, tables.credits.len())?;
+        self.zero_tallies(half)?;
         Ok(())
     }
 
@@ -236,10 +241,12 @@ impl Instance {
         written
     }
 
-    /// Sets tallies that no run counts in to zero.
-    fn zero_tallies(&self, first: u32, count: usize) -> Result<()> {
-        let words = self.cpus * (size_of::<Tally>() / size_of::<u64>());
-        sys::zero_many(self.map(map::TALLIES)?, first, count, words).context("cannot write TALLIES")
+    /// Sets all tallies of a half to zero, in which no run counts. Those that are given out later are new until then.
+    fn zero_tallies(&self, half: u32) -> Result<()> {
+        let rows = self.capacity.tallies / TALLY_ROW as u32;
+        let words = self.cpus * (size_of::<Tallies>() / size_of::<u64>());
+        sys::zero_many(self.map(map::TALLIES)?, half * rows, rows as usize, words)
+            .context("cannot write TALLIES")
     }
 
     /// A half's credits.
@@ -287,9 +294,7 @@ impl Instance {
             let done = match operation {
                 Operation::WriteCredit { index, credit } => {
                     applied.credits += 1;
-                    let at = generation.tallies + index;
-                    self.zero_tallies(at, 1)?;
-                    self.credits.write(at, &[*credit])
+                    self.credits.write(generation.tallies + index, &[*credit])
                 }
                 Operation::WriteLine { index, line } => {
                     applied.lines += 1;

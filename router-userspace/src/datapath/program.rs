@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use aya::maps::Map;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
-use router_common::abi::{Credit, HALVES, PROGRAM, map};
+use router_common::abi::{Credit, HALVES, PROGRAM, TALLY_ROW, map};
 
 use super::capacity::Capacity;
 use super::object::OBJECT;
@@ -39,7 +39,7 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
         .map_max_entries(map::CELLS, capacity.cells.saturating_mul(halves))
         .map_max_entries(map::LINES, capacity.lines.saturating_mul(halves))
         .map_max_entries(map::LOCATIONS, capacity.locations.saturating_mul(halves))
-        .map_max_entries(map::TALLIES, capacity.tallies.saturating_mul(halves));
+        .map_max_entries(map::TALLIES, (capacity.tallies / TALLY_ROW as u32).saturating_mul(halves));
     if let Some(pin) = counters {
         loader.map_pin_path(map::COUNTERS, pin);
     }

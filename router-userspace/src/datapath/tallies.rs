@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use router_common::abi::{CREDIT_NAMES, Credit, map};
+use router_common::abi::{CREDIT_NAMES, Credit, TALLY_ROW, map};
 use serde::{Deserialize, Serialize};
 
 use super::instance::Instance;
@@ -118,18 +118,27 @@ impl Ledger {
 fn totals(instance: &Instance, half: u32) -> Result<Totals> {
     let credits = instance.credits(half);
     let used = credits.iter().rposition(|credit| credit.count > 0).map_or(0, |last| last + 1);
-    let words = instance.cpus() * WORDS;
-    let first = half * instance.capacity().tallies;
-    let mut values = vec![0; used * words];
+    let row = TALLY_ROW * WORDS;
+    let words = instance.cpus() * row;
+    let first = half * instance.capacity().tallies / TALLY_ROW as u32;
+    let mut values = vec![0; used.div_ceil(TALLY_ROW) * words];
     sys::lookup_many(instance.map(map::TALLIES)?, first, &mut values, words)
         .context("cannot read TALLIES")?;
     let mut totals = Totals::new();
-    for (index, (credit, per_cpu)) in credits.iter().zip(values.chunks(words)).enumerate() {
-        let answers = per_cpu.iter().step_by(WORDS).fold(0u64, |sum, &count| sum.wrapping_add(count));
+    for (index, credit) in credits.iter().enumerate().take(used) {
+        // One CPU's row after the other.
+        let rows = values.chunks(words).nth(index / TALLY_ROW).unwrap_or_default().chunks(row);
+        let each = rows.filter_map(|row| row.chunks(WORDS).nth(index % TALLY_ROW));
+        let (mut answers, mut last) = (0u64, 0);
+        for tally in each {
+            if let [count, time] = *tally {
+                answers = answers.wrapping_add(count);
+                last = last.max(time);
+            }
+        }
         if credit.count == 0 || answers == 0 {
             continue;
         }
-        let last = per_cpu.iter().skip(1).step_by(WORDS).copied().max().unwrap_or_default();
         let until = last.saturating_add(u64::from(credit.ttl) * 1_000_000_000);
         for name in names(&credits, index) {
             totals.entry(name).or_default().add(Tallied { answers, last, until });

@@ -5,7 +5,9 @@ use router_common::counter::Counter;
 use router_tests::need_bpf;
 use router_tests::packet::{Checksum, Frame, Query, rtype};
 
-use super::fixture::{Builder, Fixture, SERVICE4, SERVICE6, VLANS, a, aaaa, cname, ready, standard, v4, v6};
+use super::fixture::{
+    Builder, Fixture, Record, SERVICE4, SERVICE6, VLANS, a, aaaa, cname, ready, standard, v4, v6,
+};
 
 /// Its name, and what is done to good tables.
 type Damage = (&'static str, fn(&mut Builder));
@@ -35,6 +37,50 @@ fn bpf_address_records_and_aliases_are_answered_over_every_carrier() {
                 let reply = fixture.answered(&frame, &query);
                 assert_eq!((reply.answers(), reply.authorities()), (vec![expected.to_owned()], vec![]));
             }
+        }
+    }
+}
+
+#[test]
+fn bpf_an_address_in_its_answer_is_sent_as_from_a_cell() {
+    if !need_bpf() {
+        return;
+    }
+    for (address, ttl, tally) in [
+        ([192, 0, 2, 10], 30, 7),
+        ([255; 4], Answer::MAX_TTL, 4095),
+        ([0; 4], 0, 256),
+        ([0, 0, 0, 1], 1, 255),
+    ] {
+        let mut tables = Builder::new(64);
+        let cell = tables.records(&[Record(rtype::A, ttl, address.to_vec())]);
+        let nodata = tables.nodata("", "");
+        tables.simple("www.example.test", Cell { detail: tally, ..cell }, nodata);
+        let from_cell = tables.start();
+        tables.image.answers[0] = Answer::address(address, ttl, tally).expect("it fits");
+        // Nothing of it is needed.
+        tables.image.cells[0] = Cell::EMPTY;
+        let from_answer = tables.start();
+        let plain = Query::new("www.example.test", rtype::A);
+        let ecs = plain.clone().edns(1232).ecs("198.51.100.0/24");
+        let mut sent = 0;
+        for query in [plain.clone(), plain.edns(512).dnssec_ok(), ecs] {
+            for frame in carried(&query) {
+                let reply = from_answer.answered(&frame, &query);
+                let [a, b, c, d] = address;
+                assert_eq!(reply.answers(), [format!("www.example.test. {ttl} IN A {a}.{b}.{c}.{d}")]);
+                let octets = frame.bytes();
+                let replies =
+                    [&from_answer, &from_cell].map(|fixture| fixture.run.run(&octets).expect("it runs"));
+                assert_eq!(replies[0], replies[1], "{query:?}");
+                sent += 2;
+            }
+        }
+        let counted = |fixture: &Fixture, tally| fixture.run.tally(0, tally).expect("it is read").0;
+        assert_eq!(counted(&from_answer, tally), sent);
+        assert_eq!(counted(&from_cell, tally), sent / 2);
+        for beside in [tally - 1, tally + 1] {
+            assert_eq!(counted(&from_answer, beside), 0);
         }
     }
 }
