@@ -22,6 +22,8 @@ pub mod map {
     pub const GENERATIONS: &str = "GENERATIONS";
     /// Array of [`super::Owner`], both halves. Mmapable.
     pub const OWNERS: &str = "OWNERS";
+    /// Array of `u64` words, the displacements (`u16`) of four buckets each, both halves. Mmapable.
+    pub const BUCKETS: &str = "BUCKETS";
     /// Array of `u64` words, four regions (`u16`) each, both halves. Mmapable.
     pub const REGIONS: &str = "REGIONS";
     /// Array of `u64`: [`super::Answer`], both halves. Mmapable.
@@ -79,15 +81,10 @@ pub const INLINE_PIECE: usize = 48;
 pub const LINE: usize = 64;
 /// Octets of the longest record piece the fast path writes; longer answers pass to userspace.
 pub const MAX_PIECE: usize = 1024;
-/// Slots of the owner table that are probed at most, from the hashed one on. The compiler grows or
-/// re-seeds the table until every name is within reach.
-pub const MAX_PROBES: usize = 8;
 /// Labels stripped at most on the way to a closest encloser; names with more pass.
 pub const MAX_STRIPPED: u32 = 8;
 /// Slot index, partition or wildcard that means "none".
 pub const NONE: u32 = u32::MAX;
-/// Capacity of a half is `mask + 1`, a power of two, at least this (so that a probe never wraps oddly).
-pub const MIN_OWNERS: u32 = 16;
 
 /// The control word: one aligned `u64`, read once per packet, flipped with one atomic store.
 ///
@@ -185,8 +182,12 @@ pub struct Generation {
     pub serial: u64,
     /// First slot of this half in OWNERS.
     pub owners: u32,
-    /// Slots of this half minus one; slots are a power of two.
-    pub owner_mask: u32,
+    /// Slots that names are in.
+    pub owner_slots: u32,
+    /// First *bucket* (not word) of this half in BUCKETS; a multiple of four.
+    pub buckets: u32,
+    /// Buckets that names are in.
+    pub bucket_count: u32,
     /// First *region* (not word) of this half in REGIONS; a multiple of four.
     pub regions: u32,
     /// First answer of this half in ANSWERS.
@@ -248,7 +249,9 @@ impl Generation {
 
 /// An owner name: one cache line, found by hash and confirmed by comparing the name itself.
 ///
-/// Slots are probed from `hash & owner_mask` on, at most [`MAX_PROBES`], wrapping inside the half.
+/// A name has one place where it can be: its hash gives a bucket, the bucket's displacement and the hash give the slot
+/// ([`crate::lookup::bucket`], [`crate::lookup::slot`]). The compiler chooses displacements so that no two names meet
+/// (hash and displace: Belazzougui, Botelho, Dietzfelbinger 2009).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Owner {
@@ -710,13 +713,13 @@ const _: () = {
     assert!(size_of::<LocationLine>() == 64);
     assert!(core::mem::offset_of!(LocationLine, starts) == 44);
     assert!(size_of::<Interface>() == 12);
-    assert!(size_of::<Generation>() == 16 + 8 + 32 + 8 + 4 + 4 + 64 + 256 + 32 + 96);
+    assert!(size_of::<Generation>() == 16 + 8 + 40 + 8 + 4 + 4 + 64 + 256 + 32 + 96);
     assert!(core::mem::offset_of!(Owner, name) == 24);
     assert!(core::mem::offset_of!(Cell, piece) == 16);
     assert!(core::mem::offset_of!(Cell, detail) == 12);
     assert!(core::mem::offset_of!(Generation, ipv4) % 4 == 0);
     assert!(core::mem::offset_of!(Generation, ipv6) % 8 == 0);
-    assert!(core::mem::offset_of!(Generation, interfaces) == 424);
+    assert!(core::mem::offset_of!(Generation, interfaces) == 432);
     assert!(size_of::<Generation>().is_multiple_of(8));
     assert!(size_of::<Locals>() == 16 + 4 * MAX_LOCALS);
     assert!(core::mem::offset_of!(Locals, addresses) % 4 == 0);

@@ -161,14 +161,17 @@ pub fn compile(
         let line = if long { store.place_lines(name.as_wire(), &mut shelf)?.0 } else { 0 };
         entries.push(owners::Entry { name, owner, line });
     }
-    let (owners, seed) = owners::place(&entries, seeds)?;
-    let mut generation = frontage.generation(seed, serial, owners.len() as u32 - 1)?;
+    let placed = owners::place(&entries, seeds)?;
+    let mut generation = frontage.generation(placed.seed, serial)?;
+    generation.owner_slots = placed.owners.len() as u32;
+    generation.bucket_count = placed.displacements.len() as u32;
     if entries.iter().any(|entry| entry.name.is_wildcard()) {
         generation.flags |= Generation::WILDCARDS;
     }
     let (locations, roots) = locations::of(&snapshot.atlas)?;
     generation.location_roots = roots;
-    let tables = Tables { generation, owners, regions, answers, cells, lines, credits, locations };
+    let (owners, buckets) = (placed.owners, words_of(&placed.displacements));
+    let tables = Tables { generation, owners, buckets, regions, answers, cells, lines, credits, locations };
     Ok(Compiled { tables, blocks, blocks_of, store })
 }
 
@@ -325,11 +328,13 @@ fn regions(snapshot: &Snapshot) -> Result<(Vec<u64>, Vec<Division>), CompileErro
             },
         });
     }
-    let words = flat
-        .chunks(4)
-        .map(|chunk| chunk.iter().rev().fold(0u64, |word, &region| (word << 16) | u64::from(region)))
-        .collect();
-    Ok((words, divisions))
+    Ok((words_of(&flat), divisions))
+}
+
+/// Four numbers a word, the first lowest.
+fn words_of(numbers: &[u16]) -> Vec<u64> {
+    let word = |four: &[u16]| four.iter().rev().fold(0, |word, &number| word << 16 | u64::from(number));
+    numbers.chunks(4).map(word).collect()
 }
 
 /// A profile's regions: a location that stands for each, and whose health decides there.

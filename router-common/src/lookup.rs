@@ -4,8 +4,8 @@
 //! No step allocates, panics or loops without a bound.
 
 use crate::abi::{
-    Answer, Cell, Generation, INLINE_NAME, LINE, Line, LocationEntry, MAX_PICKS, MAX_PROBES, NAME_WORDS,
-    NONE, Owner, Pick,
+    Answer, Cell, Generation, INLINE_NAME, LINE, Line, LocationEntry, MAX_PICKS, NAME_WORDS, NONE, Owner,
+    Pick,
 };
 
 /// A client address: IPv4 in the first four octets, or IPv6. Network order.
@@ -114,7 +114,7 @@ impl Query {
 pub enum Miss {
     /// No such owner name in the tables.
     UnknownName,
-    /// The name is there but left to userspace ([`Owner::PASS`]).
+    /// The name is there but left to userspace ([`Owner::PASS`]); or may be there: another one hashes alike ([`CASE`]).
     Deferred,
     /// The picked share is left to userspace ([`Cell::PASS`], or nested too deep).
     DeferredShare,
@@ -135,6 +135,8 @@ pub struct Hit {
 pub trait Tables {
     /// An owner slot.
     fn owner(&self, slot: u32) -> Option<&Owner>;
+    /// Displacements of four buckets; the first is that of number `4 * word`.
+    fn bucket_word(&self, word: u32) -> Option<u64>;
     /// Four regions; the first is number `4 * word`.
     fn region_word(&self, word: u32) -> Option<u64>;
     /// An answer.
@@ -197,7 +199,8 @@ pub const fn fold_case(word: u64) -> u64 {
 /// The bit in which upper and lower case of a letter differ, in every octet.
 ///
 /// Names are hashed with it set, which costs less than to fold them: names that differ in their letters' case hash
-/// alike, a few others do too, and whoever hashes alike is compared.
+/// alike, a few others do too, and whoever hashes alike is compared. When two names that are there do, both are left to
+/// userspace.
 pub const CASE: u64 = 0x2020_2020_2020_2020;
 
 /// Takes a word into a keyed hash.
@@ -230,6 +233,20 @@ pub fn hash_name(seed: &[u64; 2], name: &[u64; NAME_WORDS], name_len: u32) -> u6
         i += 1;
     }
     hash_end(state, seed[1], name_len)
+}
+
+/// Which of `count` buckets a name's hash is in; 0 when there is none.
+#[inline(always)]
+pub const fn bucket(hash: u64, count: u32) -> u32 {
+    ((hash >> 32).wrapping_mul(count as u64) >> 32) as u32
+}
+
+/// Which of `slots` a name's hash has with its bucket's displacement; 0 when there is none.
+#[inline(always)]
+pub const fn slot(hash: u64, displacement: u16, slots: u32) -> u32 {
+    let displaced = hash ^ (displacement as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = displaced.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    ((mixed >> 32).wrapping_mul(slots as u64) >> 32) as u32
 }
 
 /// Hash that shares clients evenly: the folded client masked to /24 or /56, and the answer's salt.
@@ -311,9 +328,7 @@ pub fn find_owner<'t, T: Tables>(
     let owner = match find_slot(tables, generation, query, hash) {
         Err(Miss::UnknownName) if generation.flags & Generation::WILDCARDS != 0 => {
             let slot = tables.covering(generation, query)?;
-            tables
-                .owner(generation.owners.wrapping_add(slot & generation.owner_mask))
-                .ok_or_else(|| tables.miss(Miss::Broken))?
+            tables.owner(generation.owners.wrapping_add(slot)).ok_or_else(|| tables.miss(Miss::Broken))?
         }
         found => found?,
     };
@@ -331,20 +346,19 @@ pub fn find_slot<'t, T: Tables>(
     query: &Query,
     hash: u64,
 ) -> Result<&'t Owner, Miss> {
-    let mut probe = 0;
-    while probe < MAX_PROBES as u32 {
-        let slot = (hash as u32).wrapping_add(probe) & generation.owner_mask;
-        let slot = generation.owners.wrapping_add(slot);
-        let owner = tables.owner(slot).ok_or_else(|| tables.miss(Miss::Broken))?;
-        if owner.name_len == 0 {
-            return Err(tables.miss(Miss::UnknownName));
-        }
-        if owner.hash == hash && same_name(tables, generation, slot, owner, query) {
-            return Ok(owner);
-        }
-        probe += 1;
+    let bucket = generation.buckets.wrapping_add(bucket(hash, generation.bucket_count));
+    let word = tables.bucket_word(bucket >> 2).ok_or_else(|| tables.miss(Miss::Broken))?;
+    let displacement = (word >> ((bucket & 3) * 16)) as u16;
+    let slot = generation.owners.wrapping_add(slot(hash, displacement, generation.owner_slots));
+    let owner = tables.owner(slot).ok_or_else(|| tables.miss(Miss::Broken))?;
+    if owner.hash != hash {
+        return Err(tables.miss(Miss::UnknownName));
     }
-    Err(Miss::UnknownName)
+    if !same_name(tables, generation, slot, owner, query) {
+        // Of names that hash alike one has a slot.
+        return Err(tables.miss(Miss::Deferred));
+    }
+    Ok(owner)
 }
 
 /// The client that decides, its region in the owner's partition, and the scope.

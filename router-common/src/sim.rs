@@ -249,6 +249,10 @@ impl Reading for Sim<'_> {
         self.tables.owners.get(slot as usize)
     }
 
+    fn bucket_word(&self, word: u32) -> Option<u64> {
+        self.tables.buckets.get(word as usize).copied()
+    }
+
     fn region_word(&self, word: u32) -> Option<u64> {
         self.tables.regions.get(word as usize).copied()
     }

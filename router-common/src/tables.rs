@@ -11,10 +11,12 @@ use crate::abi::{
 /// One generation of tables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tables {
-    /// Hash key, owner mask and where we answer; bases are 0.
+    /// Hash key, numbers of slots and buckets, and where we answer; bases are 0.
     pub generation: Generation,
-    /// Open-addressing table, a power of two of slots.
+    /// Slots of names.
     pub owners: Vec<Owner>,
+    /// Displacements of buckets, four a word.
+    pub buckets: Vec<u64>,
     /// Partitions one after the other, four regions a word.
     pub regions: Vec<u64>,
     /// Blocks one after the other.
@@ -62,13 +64,15 @@ impl fmt::Display for TooMany {
 impl std::error::Error for TooMany {}
 
 impl Frontage {
-    /// The generation record of tables under this frontage.
-    pub fn generation(&self, seed: [u64; 2], serial: u64, owner_mask: u32) -> Result<Generation, TooMany> {
+    /// The generation record of tables under this frontage, before there are names.
+    pub fn generation(&self, seed: [u64; 2], serial: u64) -> Result<Generation, TooMany> {
         let mut generation = Generation {
             seed,
             serial,
             owners: 0,
-            owner_mask,
+            owner_slots: 0,
+            buckets: 0,
+            bucket_count: 0,
             regions: 0,
             answers: 0,
             cells: 0,

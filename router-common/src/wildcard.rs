@@ -44,7 +44,7 @@ pub enum Step {
     Up,
     /// It is the closest encloser, and this slot (relative to its half) is its wildcard's.
     Covered(u32),
-    /// It is the closest encloser, and has no wildcard; or there is nothing above.
+    /// It is the closest encloser, and has no wildcard, or none that is known here; or there is nothing above.
     Unknown,
     /// The tables lead nowhere.
     Broken,
@@ -61,6 +61,7 @@ pub fn step<T: Tables>(tables: &T, generation: &Generation, query: &mut Query) -
         Ok(encloser) if encloser.wildcard == NONE => Step::Unknown,
         Ok(encloser) => Step::Covered(encloser.wildcard),
         Err(Miss::UnknownName) => Step::Up,
+        Err(Miss::Deferred) => Step::Unknown,
         Err(_) => Step::Broken,
     }
 }

@@ -29,6 +29,10 @@ pub static GENERATIONS: Array<Generation, HALVES, MMAPABLE> = Array::new();
 #[btf_map]
 pub static OWNERS: Array<Owner, 32, MMAPABLE> = Array::new();
 
+/// [`router_common::abi::map::BUCKETS`].
+#[btf_map]
+pub static BUCKETS: Array<u64, 32, MMAPABLE> = Array::new();
+
 /// [`router_common::abi::map::REGIONS`].
 #[btf_map]
 pub static REGIONS: Array<u64, 32, MMAPABLE> = Array::new();

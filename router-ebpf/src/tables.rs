@@ -4,7 +4,7 @@ use aya_ebpf::helpers::bpf_get_prandom_u32;
 use router_common::abi::{Answer, Cell, Control, Generation, Line, LocationEntry, Owner};
 use router_common::lookup::{Client, Located, Miss, Query, Tables, is_name_of, pick_further};
 
-use crate::maps::{ANSWERS, CELLS, CONTROL, GENERATIONS, LINES, OWNERS, REGIONS};
+use crate::maps::{ANSWERS, BUCKETS, CELLS, CONTROL, GENERATIONS, LINES, OWNERS, REGIONS};
 use crate::packet::opaque;
 use crate::{location, wildcard};
 
@@ -48,6 +48,11 @@ impl Tables for Half {
     #[inline(always)]
     fn owner(&self, slot: u32) -> Option<&Owner> {
         OWNERS.get(slot)
+    }
+
+    #[inline(always)]
+    fn bucket_word(&self, word: u32) -> Option<u64> {
+        BUCKETS.get(word).copied()
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@ use router_common::abi::{
 };
 use router_common::compile::locations;
 use router_common::diff::Operation;
-use router_common::lookup::hash_name;
+use router_common::lookup::{hash_name, slot};
 use router_common::tables::Tables;
 use router_tests::need_bpf;
 use router_tests::netns::{Namespace, Pair, mounts_of_bpffs, need_netns};
@@ -38,7 +38,7 @@ fn tables(address: [u8; 4]) -> Tables {
     }
     let hash = hash_name(&SEED, &words, NAME.len() as u32);
     let mut owners = vec![Owner::EMPTY; 16];
-    owners[hash as usize & 15] = Owner {
+    owners[slot(hash, 0, 16) as usize] = Owner {
         hash,
         first_answer: 0,
         partition: NONE,
@@ -55,7 +55,9 @@ fn tables(address: [u8; 4]) -> Tables {
             seed: SEED,
             serial: 0,
             owners: 0,
-            owner_mask: 15,
+            owner_slots: 16,
+            buckets: 0,
+            bucket_count: 1,
             regions: 0,
             answers: 0,
             cells: 0,
@@ -75,6 +77,7 @@ fn tables(address: [u8; 4]) -> Tables {
             interfaces: [Interface::default(); MAX_INTERFACES],
         },
         owners,
+        buckets: vec![0],
         regions: vec![0; 4],
         answers: vec![Answer::new(0, 1, Pick::Random, 0), Answer::new(0, 1, Pick::Random, 0)],
         cells: vec![cell(address)],

@@ -114,6 +114,7 @@ pub fn image(tables: &Tables) -> Image {
     Image {
         generation: tables.generation,
         owners: tables.owners.clone(),
+        buckets: tables.buckets.clone(),
         regions: tables.regions.clone(),
         answers: tables.answers.clone(),
         cells: tables.cells.clone(),

@@ -42,8 +42,10 @@ pub mod action {
 pub struct Image {
     /// Its bases are set when it is installed.
     pub generation: Generation,
-    /// Owner slots, a power of two.
+    /// Owner slots.
     pub owners: Vec<Owner>,
+    /// Displacements, four a word.
+    pub buckets: Vec<u64>,
     /// Regions, four a word.
     pub regions: Vec<u64>,
     /// Answers.
@@ -68,6 +70,7 @@ pub struct ProgRun {
     control: Table<u64>,
     generations: Table<Generation>,
     owners: Table<Owner>,
+    buckets: Table<u64>,
     regions: Table<u64>,
     answers: Table<u64>,
     cells: Table<Cell>,
@@ -110,7 +113,9 @@ impl ProgRun {
     pub fn with_room(half: u32) -> Result<Self> {
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
-        for name in [map::OWNERS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::LOCATIONS] {
+        for name in
+            [map::OWNERS, map::BUCKETS, map::REGIONS, map::ANSWERS, map::CELLS, map::LINES, map::LOCATIONS]
+        {
             loader.map_max_entries(name, half * 2);
         }
         loader.map_max_entries(map::TALLIES, (half * 2).div_ceil(TALLY_ROW as u32));
@@ -121,6 +126,7 @@ impl ProgRun {
             control: Table::of(&ebpf, map::CONTROL, 1)?,
             generations: Table::of(&ebpf, map::GENERATIONS, abi::HALVES)?,
             owners: Table::of(&ebpf, map::OWNERS, half as usize * 2)?,
+            buckets: Table::of(&ebpf, map::BUCKETS, half as usize * 2)?,
             regions: Table::of(&ebpf, map::REGIONS, half as usize * 2)?,
             answers: Table::of(&ebpf, map::ANSWERS, half as usize * 2)?,
             cells: Table::of(&ebpf, map::CELLS, half as usize * 2)?,
@@ -138,16 +144,16 @@ impl ProgRun {
     /// # Errors
     /// When the image is larger than a half, or the kernel refuses a map operation.
     pub fn install(&mut self, half: u8, image: &Image) -> Result<()> {
-        ensure!(image.owners.len().is_power_of_two(), "slots are a power of two");
         let base = u32::from(half) * self.half;
         ensure!(fits(image, self.half), "the image is larger than a half");
         let mut generation = image.generation;
-        (generation.owners, generation.owner_mask) = (base, image.owners.len() as u32 - 1);
-        (generation.regions, generation.answers) = (base * 4, base);
+        (generation.owners, generation.answers) = (base, base);
+        (generation.buckets, generation.regions) = (base * 4, base * 4);
         (generation.cells, generation.lines, generation.tallies) = (base, base, base);
         generation.locations = base;
         let at = base as usize;
         self.owners.write(at, &image.owners)?;
+        self.buckets.write(at, &image.buckets)?;
         self.regions.write(at, &image.regions)?;
         self.answers.write(at, &image.answers.iter().map(|answer| answer.0).collect::<Vec<_>>())?;
         self.cells.write(at, &image.cells)?;
@@ -296,8 +302,8 @@ impl ProgRun {
 
 /// Whether an image fits into a half, so that it does not reach into the other.
 fn fits(image: &Image, half: u32) -> bool {
-    let Image { owners, regions, answers, cells, lines, locations, .. } = image;
-    [owners.len(), regions.len(), answers.len(), cells.len(), lines.len(), locations.len()]
+    let Image { owners, buckets, regions, answers, cells, lines, locations, .. } = image;
+    [owners.len(), buckets.len(), regions.len(), answers.len(), cells.len(), lines.len(), locations.len()]
         .iter()
         .all(|&len| len <= half as usize)
 }

@@ -432,7 +432,7 @@ fn a_foreign_name_that_hashes_alike_gets_no_answer_and_two_of_ours_another_key()
     let alone = with(&world);
     assert_eq!((alone.generation.seed, alone.generation.serial), (key, 7));
     assert_eq!(find(&alone, &one), Ok(1));
-    assert_eq!(find(&alone, &other), Err(Miss::UnknownName));
+    assert_eq!(find(&alone, &other), Err(Miss::Deferred));
 
     world.parts.profiles[0].names.push(other.clone());
     let both = with(&world);

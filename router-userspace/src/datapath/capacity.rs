@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use router_common::abi::{ANSWERS_LINE, MAX_TALLIES, MIN_OWNERS, TALLY_ROW, map};
+use router_common::abi::{ANSWERS_LINE, MAX_TALLIES, TALLY_ROW, map};
 use router_common::tables::Tables;
 
 /// Elements of each table that fit into one half.
@@ -10,6 +10,8 @@ use router_common::tables::Tables;
 pub struct Capacity {
     /// Owner slots.
     pub owners: u32,
+    /// Words of four displacements.
+    pub buckets: u32,
     /// Words of four regions.
     pub regions: u32,
     /// Answers, of whole lines: a line does not hold those of both halves.
@@ -44,7 +46,7 @@ impl fmt::Display for OutOfRoom {
 
 impl std::error::Error for OutOfRoom {}
 
-/// Most elements of a half: both halves, and the regions of four per word, are counted with `u32`.
+/// Most elements of a half: both halves, and the regions and buckets of four per word, are counted with `u32`.
 const MOST: u32 = u32::MAX / 8;
 
 /// `used` with head-room, in whole and eighths, and `more` on top.
@@ -58,12 +60,9 @@ impl Capacity {
     /// again; a quarter more tallies, which cost for every CPU; three quarters more cells and lines, because a change writes new ones
     /// while the old ones are read. (A change of nearly everything goes into the other half.)
     pub fn for_tables(tables: &Tables) -> Self {
-        let slots = tables.owners.len().max(MIN_OWNERS as usize);
-        let names = tables.owners.iter().filter(|owner| owner.name_len > 0).count();
-        // Names take half of the slots at most, and slots are a power of two: an eighth more names may take twice as many.
-        let slots = if names + names / 8 > slots / 2 { slots.saturating_mul(2) } else { slots };
         Self {
-            owners: u32::try_from(slots).unwrap_or(MOST).min(MOST),
+            owners: head_room(tables.owners.len(), 9, 64),
+            buckets: head_room(tables.buckets.len(), 9, 16),
             regions: head_room(tables.regions.len(), 12, 1024),
             answers: head_room(tables.answers.len(), 12, 4096) & !(ANSWERS_LINE as u32 - 1),
             cells: head_room(tables.cells.len(), 14, 4096),
@@ -85,6 +84,7 @@ impl Capacity {
             if needed > u64::from(capacity) { Err(OutOfRoom { table, needed, capacity }) } else { Ok(()) }
         };
         check(map::OWNERS, tables.owners.len(), self.owners)?;
+        check(map::BUCKETS, tables.buckets.len(), self.buckets)?;
         check(map::REGIONS, tables.regions.len(), self.regions)?;
         check(map::ANSWERS, tables.answers.len(), self.answers)?;
         check(map::CELLS, tables.cells.len(), self.cells)?;

@@ -46,6 +46,7 @@ pub struct Instance {
     control: MappedArray<u64>,
     generations: MappedArray<Generation>,
     owners: MappedArray<Owner>,
+    buckets: MappedArray<u64>,
     regions: MappedArray<u64>,
     answers: MappedArray<u64>,
     cells: MappedArray<Cell>,
@@ -81,6 +82,7 @@ impl Instance {
         let control = mapped(find(&maps, map::CONTROL)?, map::CONTROL)?;
         let generations = mapped(find(&maps, map::GENERATIONS)?, map::GENERATIONS)?;
         let owners = mapped::<Owner>(find(&maps, map::OWNERS)?, map::OWNERS)?;
+        let buckets = mapped::<u64>(find(&maps, map::BUCKETS)?, map::BUCKETS)?;
         let regions = mapped::<u64>(find(&maps, map::REGIONS)?, map::REGIONS)?;
         let answers = mapped::<u64>(find(&maps, map::ANSWERS)?, map::ANSWERS)?;
         let cells = mapped::<Cell>(find(&maps, map::CELLS)?, map::CELLS)?;
@@ -104,6 +106,7 @@ impl Instance {
         let halves = HALVES as u32;
         let capacity = Capacity {
             owners: owners.len() / halves,
+            buckets: buckets.len() / halves,
             regions: regions.len() / halves,
             answers: answers.len() / halves,
             cells: cells.len() / halves,
@@ -120,6 +123,7 @@ impl Instance {
             control,
             generations,
             owners,
+            buckets,
             regions,
             answers,
             cells,
@@ -195,10 +199,11 @@ impl Instance {
 
     /// Fills a half that nobody reads.
     fn write(&self, half: u32, tables: &Tables, placement: Placement<'_>, serial: u64) -> Result<(), Error> {
-        let Capacity { owners, regions, answers, cells, lines, locations, tallies } = self.capacity;
+        let Capacity { owners, buckets, regions, answers, cells, lines, locations, tallies } = self.capacity;
         let mut generation = tables.generation;
         generation.serial = serial;
         generation.owners = half * owners;
+        generation.buckets = half * buckets * 4;
         generation.regions = half * regions * 4;
         generation.answers = half * answers;
         generation.cells = half * cells;
@@ -212,6 +217,7 @@ impl Instance {
         }
         generation.interface_count = count as u8;
         let written = self.owners.write(generation.owners, &tables.owners)
+            && self.buckets.write(half * buckets, &tables.buckets)
             && self.regions.write(half * regions, &tables.regions)
             && self.answers.write(generation.answers, words_of(&tables.answers))
             && self.cells.write(generation.cells, &tables.cells)

@@ -34,6 +34,7 @@ pub fn load(capacity: &Capacity, counters: Option<PathBuf>) -> Result<Loaded> {
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries(map::OWNERS, capacity.owners.saturating_mul(halves))
+        .map_max_entries(map::BUCKETS, capacity.buckets.saturating_mul(halves))
         .map_max_entries(map::REGIONS, capacity.regions.saturating_mul(halves))
         .map_max_entries(map::ANSWERS, capacity.answers.saturating_mul(halves))
         .map_max_entries(map::CELLS, capacity.cells.saturating_mul(halves))

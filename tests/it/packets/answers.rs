@@ -174,9 +174,14 @@ fn bpf_octets_that_are_no_letters_keep_their_bits() {
     let fixture = tables.start();
     let query = Query::new("A{B.example.test", rtype::A);
     fixture.answered(&v4(&query), &query);
-    for other in ["a[b.example.test", "a\u{7f}b.example.test", "aPb.example.test"] {
+    for (other, counter) in [
+        // It hashes alike, so it may be there.
+        ("a[b.example.test", Counter::PassDeferred),
+        ("a\u{7f}b.example.test", Counter::PassUnknownName),
+        ("aPb.example.test", Counter::PassUnknownName),
+    ] {
         let query = Query::new(other, rtype::A);
-        fixture.passed(other, &v4(&query).bytes(), Counter::PassUnknownName);
+        fixture.passed(other, &v4(&query).bytes(), counter);
     }
     let query = Query::new("a{b.example.test", rtype::A).with(|query| query.name[2] |= 0x80);
     fixture.passed("high bit", &v4(&query).bytes(), Counter::PassUnknownName);

@@ -1,15 +1,16 @@
 //! Hand-written tables, a running program, and the checks that every reply and every refusal must pass.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use router_common::abi::{
-    Answer, Cell, Control, Generation, INLINE_NAME, INLINE_PIECE, Interface, LINE, Line, LocationEntry,
-    MAX_PROBES, NONE, Owner, Pick,
+    Answer, Cell, Control, Generation, INLINE_NAME, INLINE_PIECE, Interface, LINE, Line, LocationEntry, NONE,
+    Owner, Pick,
 };
 use router_common::compile::locations::{self, Prefix};
 use router_common::counter::Counter;
-use router_common::lookup::hash_name;
+use router_common::lookup::{bucket, hash_name, slot};
 use router_tests::packet::{Frame, Ip, Parsed, Query, internet_sum, parse, rtype, wire_name};
 use router_tests::prog_run::{Image, Outcome, ProgRun, action, moved};
 
@@ -44,6 +45,9 @@ pub fn cname(target: &str) -> Record {
     Record(rtype::CNAME, 60, wire_name(target))
 }
 
+/// Buckets of hand-written tables.
+const BUCKETS: u32 = 1 << 12;
+
 /// Tables being written.
 pub struct Builder {
     pub image: Image,
@@ -52,13 +56,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// No names yet; `slots` is a power of two.
+    /// No names yet, and room for some: so many slots.
     pub fn new(slots: usize) -> Self {
         let mut generation = Generation {
             seed: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
             serial: 1,
             owners: 0,
-            owner_mask: 0,
+            owner_slots: slots as u32,
+            buckets: 0,
+            bucket_count: BUCKETS,
             regions: 0,
             answers: 0,
             cells: 0,
@@ -89,6 +95,7 @@ impl Builder {
             image: Image {
                 generation,
                 owners: vec![Owner::EMPTY; slots],
+                buckets: vec![0; BUCKETS as usize / 4],
                 regions: Vec::new(),
                 answers: Vec::new(),
                 cells: Vec::new(),
@@ -195,7 +202,7 @@ impl Builder {
         self.answer(Pick::Random, 0, vec![cell])
     }
 
-    /// A name with its answers by region: A, AAAA. Returns its slot.
+    /// A name with its answers by region: A, AAAA. Returns its slot, which is its own until another name comes.
     pub fn name(&mut self, name: &str, partition: u32, flags: u16, block: &[[Answer; 2]]) -> usize {
         let wire = wire_name(&name.to_ascii_lowercase());
         let mut words = [0; 32];
@@ -222,13 +229,33 @@ impl Builder {
             name: held,
         };
         self.image.answers.extend(block.iter().flatten());
-        let mask = self.image.owners.len() - 1;
-        let slot = (0..MAX_PROBES)
-            .map(|probe| (hash as usize + probe) & mask)
-            .find(|&slot| self.image.owners[slot].name_len == 0)
-            .expect("a free slot within reach");
-        self.image.owners[slot] = owner;
-        slot
+        self.place(owner)
+    }
+
+    /// Puts an owner into a slot where it is found, and others of its bucket into other ones.
+    fn place(&mut self, owner: Owner) -> usize {
+        let of = bucket(owner.hash, BUCKETS);
+        let slots = &mut self.image.owners;
+        let mut members = vec![owner];
+        for slot in slots.iter_mut().filter(|slot| slot.name_len > 0 && bucket(slot.hash, BUCKETS) == of) {
+            assert_ne!(slot.hash, owner.hash, "a name that is there");
+            members.push(std::mem::replace(slot, Owner::EMPTY));
+        }
+        let count = slots.len() as u32;
+        let places =
+            |at| members.iter().map(|member| slot(member.hash, at, count) as usize).collect::<Vec<_>>();
+        let fits = |places: &[usize]| {
+            let differ = places.iter().collect::<HashSet<_>>().len() == places.len();
+            differ && places.iter().all(|&place| slots[place].name_len == 0)
+        };
+        let displacement = (0..=u16::MAX).find(|&at| fits(&places(at))).expect("free slots");
+        let places = places(displacement);
+        for (&place, member) in places.iter().zip(members) {
+            slots[place] = member;
+        }
+        let (word, shift) = (&mut self.image.buckets[of as usize / 4], of % 4 * 16);
+        *word = *word & !(0xffff << shift) | u64::from(displacement) << shift;
+        places[0]
     }
 
     /// A name whose clients are not told apart.
