@@ -472,18 +472,22 @@ impl Cell {
         unsafe { &mut *(&raw mut self.piece).cast() }
     }
 
-    /// The cell as words in memory order.
+    /// Becomes the same as another cell. (One word after the other: the compiler makes a call of an assignment, and for the kernel
+    /// a loop over octets.)
     #[inline(always)]
-    pub const fn words(&self) -> &[u64; LINE / 8] {
-        // SAFETY: same size, no padding, every bit pattern is valid, and a cell is aligned to 8.
-        unsafe { &*(&raw const *self).cast() }
-    }
-
-    /// The same, to be written.
-    #[inline(always)]
-    pub const fn words_mut(&mut self) -> &mut [u64; LINE / 8] {
-        // SAFETY: as above, and all words are valid cells.
-        unsafe { &mut *(&raw mut *self).cast() }
+    pub const fn copy_from(&mut self, other: &Self) {
+        // SAFETY: same size, no padding, every bit pattern is valid both ways, and a cell is aligned to 8.
+        let (to, from): (&mut [u64; LINE / 8], &[u64; LINE / 8]) =
+            unsafe { (&mut *(&raw mut *self).cast(), &*(&raw const *other).cast()) };
+        let [a, b, c, d, e, f, g, h] = *from;
+        to[0] = a;
+        to[1] = b;
+        to[2] = c;
+        to[3] = d;
+        to[4] = e;
+        to[5] = f;
+        to[6] = g;
+        to[7] = h;
     }
 
     /// Nothing: passes.

@@ -299,22 +299,40 @@ fn same_name<T: Tables>(
 #[inline(always)]
 pub fn is_name_of<T: Tables>(tables: &T, slot: u32, lines: u32, query: &Query) -> bool {
     let Some(owner) = tables.owner(slot) else { return false };
-    let short = owner.name_len as usize <= INLINE_NAME;
-    let first = lines.wrapping_add(owner.name_words()[0] as u32);
-    let mut i = 0;
-    while i < NAME_WORDS && i * 8 < owner.name_len as usize {
-        let word = if short {
-            owner.name_words()[i % (INLINE_NAME / 8)]
-        } else {
-            let Some(line) = tables.line(first.wrapping_add((i / (LINE / 8)) as u32)) else { return false };
-            line.words()[i % (LINE / 8)]
-        };
-        if u64::from_le(word) != fold_case(query.name[i]) {
-            return false;
+    let len = owner.name_len as usize;
+    if len <= INLINE_NAME {
+        let mut i = 0;
+        while i < INLINE_NAME / 8 && i * 8 < len {
+            if !is_word_of(owner.name_words()[i], query.name[i]) {
+                return false;
+            }
+            i += 1;
         }
-        i += 1;
+        return true;
+    }
+    const WORDS: usize = LINE / 8;
+    let first = lines.wrapping_add(owner.name_words()[0] as u32);
+    let mut line = 0;
+    while line < NAME_WORDS / WORDS && line * LINE < len {
+        let Some(held) = tables.line(first.wrapping_add(line as u32)) else { return false };
+        let mut i = 0;
+        while i < WORDS && (line * WORDS + i) * 8 < len {
+            if !is_word_of(held.words()[i], query.name[line * WORDS + i]) {
+                return false;
+            }
+            i += 1;
+        }
+        line += 1;
     }
     true
+}
+
+/// Whether a word of a query's name, in any case, is that of the tables.
+#[inline(always)]
+const fn is_word_of(held: u64, asked: u64) -> bool {
+    let held = u64::from_le(held);
+    // Most queries are in lower case.
+    held == asked || held == fold_case(asked)
 }
 
 /// The owner of the query's name: its own, or that of the wildcard that covers it.
@@ -434,7 +452,7 @@ pub fn pick<T: Tables>(
     } else {
         (cell, scope)
     };
-    *picked.words_mut() = *cell.words();
+    picked.copy_from(cell);
     match cell.kind {
         Cell::RECORDS => Ok(Hit { scope, zone_len }),
         Cell::NODATA => Ok(Hit { scope: 0, zone_len }),
