@@ -2,6 +2,8 @@ mod dashboard;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use router_common::abi::ABI_VERSION;
+
 use super::*;
 use crate::control::{
     DnstapReport, DrainReport, EndpointReport, FastPathReport, FeedReport, FillReport, InterfaceReport,
@@ -141,6 +143,7 @@ fn scrape() -> Scrape {
 #[test]
 fn everything_is_labelled() {
     let text = scrape().render(Format::OpenMetrics);
+    let build = format!(r#"xroute_build_info{{version="1.2.3",abi="{ABI_VERSION}"}} 1"#);
     for line in [
         r#"xroute_client_subnet_queries_total{path="fast",family="ipv6"} 11"#,
         r#"xroute_endpoint_answers_total{profile="www",endpoint="eu1",path="fast"} 70"#,
@@ -164,7 +167,7 @@ fn everything_is_labelled() {
         r#"xroute_endpoint_probe_trouble{profile="www",endpoint="eu1"} 1"#,
         r#"xroute_probes_total{result="failed"} 2"#,
         r#"xroute_probes_late_total{milliseconds="more"} 1"#,
-        r#"xroute_build_info{version="1.2.3",abi="5"} 1"#,
+        &build,
         r#"xroute_server_queries_total{transport="udp",type="MX"} 6"#,
         r#"xroute_server_responses_total{rcode="NOERROR"} 0"#,
         r#"xroute_interface_mode{interface="eth0",mode="native"} 1"#,
