@@ -43,7 +43,11 @@ const WARDS: &[Ward] = &[
     Ward {
         word: "unsafe ",
         within: "router-common/",
-        places: &["router-common/src/abi.rs", "router-common/src/lookup.rs"],
+        places: &[
+            "router-common/src/abi.rs",
+            "router-common/src/abi/location.rs",
+            "router-common/src/lookup.rs",
+        ],
         because: "only the layout of the tables, asserted beside it, may be looked at as words",
     },
     Ward {
