@@ -92,7 +92,7 @@ counters! {
     PassLong = "pass_long",
     /// A name that is not in the tables.
     PassUnknownName = "pass_unknown_name",
-    /// A name that is left to userspace.
+    /// A name that is left to userspace, or hashes like one that is there.
     PassDeferred = "pass_deferred",
     /// A share of the answer that is left to userspace.
     PassDeferredShare = "pass_deferred_share",

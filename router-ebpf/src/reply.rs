@@ -5,7 +5,7 @@
 //! and written to where it belongs part by part, front to back: what is written never reaches what is still to be
 //! read.
 
-use router_common::abi::{Cell, Generation, INLINE_PIECE, LINE, Line, MAX_NAME, MAX_PIECE};
+use router_common::abi::{Answer, Cell, Generation, INLINE_PIECE, LINE, Line, MAX_NAME, MAX_PIECE};
 use router_common::counter::Counter;
 use router_common::lookup::{Hit, Tables};
 use router_common::verdict::Verdict;
@@ -22,7 +22,7 @@ use crate::tables::Half;
 use crate::verdict::pass;
 
 /// Octets of a piece with one A record: what most answers are.
-const ONE_ADDRESS: u32 = 16;
+const ONE_ADDRESS: u32 = Answer::RECORD_LEN as u32;
 
 /// A reply, worked out: what differs from the query, and where it goes.
 #[repr(C)]
